@@ -14,13 +14,14 @@ ARCHITECTURES = {
     "exaone4": "Exaone4ForCausalLM", "falcon": "FalconForCausalLM", "gemma": "GemmaForCausalLM",
     "gemma2": "Gemma2ForCausalLM", "gemma3_text": "Gemma3ForCausalLM", "glm4": "Glm4ForCausalLM",
     "gpt_neox": "GPTNeoXForCausalLM", "granite": "GraniteForCausalLM",
+    "glm4_moe": "Glm4MoeForCausalLM", "granitemoeshared": "GraniteMoeSharedForCausalLM",
     "granitemoe": "GraniteMoeForCausalLM", "mixtral": "MixtralForCausalLM",
     "olmoe": "OlmoeForCausalLM", "qwen2_moe": "Qwen2MoeForCausalLM",
     "qwen3_moe": "Qwen3MoeForCausalLM",
     "llama": "LlamaForCausalLM", "ministral3": "Ministral3ForCausalLM",
     "mistral": "MistralForCausalLM", "mpt": "MPTForCausalLM", "olmo2": "Olmo2ForCausalLM",
     "olmo3": "Olmo3ForCausalLM", "opt": "OPTForCausalLM", "phi": "PhiForCausalLM",
-    "phi3": "Phi3ForCausalLM", "qwen2": "Qwen2ForCausalLM", "qwen3": "Qwen3ForCausalLM",
+    "phi3": "Phi3ForCausalLM", "phimoe": "PhiMoEForCausalLM", "qwen2": "Qwen2ForCausalLM", "qwen3": "Qwen3ForCausalLM",
     "smollm3": "SmolLM3ForCausalLM", "stablelm": "StableLmForCausalLM",
     "starcoder2": "Starcoder2ForCausalLM",
 }
@@ -199,7 +200,8 @@ def granite4_config(vocab, n_layers, **changes):
 
 def experts_config(vocab, model_type, **changes):
     """Mixtures of experts. Narrow ones, so that a folder stays small."""
-    counts = {"num_local_experts" if model_type in ("mixtral", "granitemoe") else "num_experts": 5}
+    local = model_type in ("mixtral", "granitemoe", "granitemoeshared", "phimoe")
+    counts = {"num_local_experts" if local else "num_experts": 5}
     return rms_config(vocab, model_type, **{
         "intermediate_size": 16, "num_experts_per_tok": 2, "num_attention_heads": 4,
         "num_key_value_heads": 2, **counts, **changes})

@@ -3,8 +3,9 @@
 
 import torch
 
-from golden_edits import Fault, edited, with_keys
-from golden_family_faults import expert_faults
+import golden_patches as patches
+from golden_edits import Fault, edited, swapped_halves, with_keys
+from golden_family_faults import expert_faults, granitemoe_faults, head_norm_faults
 
 
 def ungated(model):
@@ -21,6 +22,36 @@ def linear_gate(model):
             right = module.shared_expert_gate.forward
             module.shared_expert_gate.forward = \
                 lambda x, right=right: torch.logit(right(x).clamp(1e-6, 1 - 1e-6))
+
+
+def sum_of_two_best(sums):
+    return sums.topk(2, dim=-1)[0].sum(dim=-1)
+
+
+def routers(scoring=torch.sigmoid, group_rank=sum_of_two_best, masked=float("-inf"),
+            weighed_with_bias=False):
+    """Returns a patch in which GLM's routers compute as given; the defaults are right."""
+
+    def route(router, hidden_states):
+        logits = hidden_states.view(-1, router.hidden_dim).float() @ router.weight.float().T
+        scores = scoring(logits)
+        sums = scores + router.e_score_correction_bias
+        in_groups = sums.view(len(sums), router.num_group, -1)
+        kept = group_rank(in_groups).topk(router.topk_group, dim=-1)[1]
+        mask = torch.ones(in_groups.shape[:2], dtype=torch.bool).scatter_(1, kept, False)
+        in_groups = in_groups.masked_fill(mask[:, :, None], masked)
+        chosen = in_groups.reshape(sums.shape).topk(router.top_k, dim=-1)[1]
+        weights = (sums if weighed_with_bias else scores).gather(1, chosen)
+        if router.norm_topk_prob:
+            weights = weights / (weights.sum(dim=-1, keepdim=True) + 1e-20)
+        return logits, weights * router.routed_scaling_factor, chosen
+
+    def patch(model):
+        for module in model.modules():
+            if hasattr(module, "e_score_correction_bias"):
+                module.forward = lambda x, router=module: route(router, x)
+
+    return patch
 
 
 def _swapped_shared(config, state):
@@ -47,4 +78,62 @@ def _qwen2_moe_faults(config, state):
             yield Fault(f"window in {what}", with_keys(config, layer_types=listed), state)
 
 
-EXPERT_FAMILIES = {"qwen2_moe": _qwen2_moe_faults}
+def _glm4_moe_faults(config, state):
+    if config["use_qk_norm"]:
+        yield from head_norm_faults(config, state)
+    yield from expert_faults(config, state)
+    yield _swapped_shared(config, state)
+    yield Fault("routed_scaling_factor 1", with_keys(config, routed_scaling_factor=1.0), state)
+    yield Fault("softmax of scores", config, state, routers(scoring=lambda x: x.softmax(-1)))
+    yield Fault("correction in the weights", config, state, routers(weighed_with_bias=True))
+    if config["n_group"] > 1:
+        yield Fault("no groups", with_keys(config, n_group=1, topk_group=1), state)
+        for wrong in (1, config["topk_group"] + 1):
+            yield Fault(f"{wrong} groups", with_keys(config, topk_group=wrong), state)
+        yield Fault("groups by their best", config, state,
+                    routers(group_rank=lambda sums: sums.amax(-1)))
+        yield Fault("0 outside the groups", config, state, routers(masked=0.0))
+
+
+def _granitemoeshared_faults(config, state):
+    yield from granitemoe_faults(config, state)
+    yield Fault("gate and up of the shared expert exchanged", config,
+                swapped_halves(state, ".shared_mlp.input_linear."))
+
+
+def renormalised_softmax(model):
+    """Routes as Mixtral does, and as llama.cpp does here."""
+    for module in model.modules():
+        if hasattr(module, "router_jitter_noise"):
+            def route(x, router=module):
+                scores = x.float() @ router.weight.float().T
+                weights, chosen = scores.softmax(-1).topk(2, dim=-1)
+                return scores, weights / weights.sum(-1, keepdim=True), chosen
+
+            module.forward = route
+
+
+def _phimoe_faults(config, state):
+    for name, tensor in state.items():
+        if name.endswith(".experts.gate_up_proj"):
+            rolled = {**state, name: tensor.roll(1, dims=0)}
+            yield Fault(f"experts exchanged: {name}", config, rolled)
+    yield Fault("softmax of the two", config, state, renormalised_softmax)
+    yield Fault("LayerNorm without the mean", config, state, patches.norms_without_mean)
+    noise = config["router_jitter_noise"]
+    for wrong in (0.0, noise / 2, noise * 2):
+        yield Fault(f"router_jitter_noise {noise} -> {wrong}",
+                    with_keys(config, router_jitter_noise=wrong), state)
+    rope = config["rope_scaling"]
+    if rope["short_mscale"] != rope["long_mscale"]:
+        swapped = {**rope, "short_mscale": rope["long_mscale"],
+                   "long_mscale": rope["short_mscale"]}
+        yield Fault("short_mscale and long_mscale exchanged",
+                    with_keys(config, rope_scaling=swapped), state)
+    plain = {**rope, "short_mscale": 1.0, "long_mscale": 1.0}
+    yield Fault("short_mscale and long_mscale 1", with_keys(config, rope_scaling=plain), state)
+
+
+EXPERT_FAMILIES = {"phimoe": _phimoe_faults,
+                   "glm4_moe": _glm4_moe_faults, "granitemoeshared": _granitemoeshared_faults,
+                   "qwen2_moe": _qwen2_moe_faults}

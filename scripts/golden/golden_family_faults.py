@@ -159,7 +159,7 @@ def _olmoe_faults(config, state):
     yield from expert_faults(config, state)
 
 
-def _granitemoe_faults(config, state):
+def granitemoe_faults(config, state):
     for key in ("embedding_multiplier", "residual_multiplier", "logits_scaling"):
         yield Fault(f"{key} 1", with_keys(config, **{key: 1.0}), state)
     yield from expert_faults(config, state)
@@ -249,7 +249,7 @@ FAMILIES = {
     "gemma2": _gemma2_faults, "gemma3_text": _gemma3_faults, "glm4": _glm4_faults,
     "gpt_neox": _gpt_neox_faults, "granite": _granite_faults, "ministral3": _ministral3_faults,
     "mixtral": expert_faults, "qwen3_moe": _qwen3_moe_faults, "olmoe": _olmoe_faults,
-    "granitemoe": _granitemoe_faults, "granitemoehybrid": _granite4_faults,
+    "granitemoe": granitemoe_faults, "granitemoehybrid": _granite4_faults,
     "gpt_oss": gpt_oss_faults,
     "mpt": _mpt_faults, "olmo2": _olmo2_faults, "olmo3": _olmo2_faults, "opt": _opt_faults,
     "phi": _phi_faults, "phi3": _phi3_faults, "qwen3": head_norm_faults,

@@ -87,7 +87,8 @@ def head_views(config, name, tensor):
 
 
 def has_experts(config):
-    return config["model_type"] in ("mixtral", "qwen2_moe", "qwen3_moe", "olmoe", "granitemoe")
+    return config["model_type"] in ("mixtral", "qwen2_moe", "qwen3_moe", "olmoe", "glm4_moe",
+                                    "granitemoe", "granitemoeshared", "phimoe")
 
 
 def is_router(name):
@@ -100,7 +101,7 @@ def published_experts(config, state):
     experts, the others have a matrix an expert."""
     renamed = {}
     for name, tensor in state.items():
-        if config["model_type"] == "granitemoe":
+        if config["model_type"].startswith("granitemoe"):
             for own, published in ((".router.weight", ".router.layer.weight"),
                                    (".experts.gate_up_proj", ".input_linear.weight"),
                                    (".experts.down_proj", ".output_linear.weight")):
@@ -108,9 +109,9 @@ def published_experts(config, state):
             renamed[name] = tensor
             continue
         gate, up, down = "gate_proj", "up_proj", "down_proj"
-        if config["model_type"] == "mixtral":
+        if config["model_type"] in ("mixtral", "phimoe"):
             gate, up, down = "w1", "w3", "w2"
-            name = name.replace(".mlp.", ".block_sparse_moe.")
+            name = name.replace(".mlp.", ".block_sparse_moe.").replace(".router.", ".gate.")
         if name.endswith(".experts.gate_up_proj"):
             at = name.removesuffix("gate_up_proj")
             for expert, both in enumerate(tensor):

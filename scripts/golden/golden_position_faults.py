@@ -69,7 +69,7 @@ def _scaling_faults(config, state):
         yield Fault("dynamic scaling as linear", linear, state)
         return
     yield Fault("rope scaling dropped", with_rope(config, "full_attention", scaled=False), state)
-    if scaling == "longrope":
+    if scaling == "longrope" and config["model_type"] != "phimoe":
         swapped = with_rope(config, "full_attention", short_factor=rope["long_factor"],
                             long_factor=rope["short_factor"])
         yield Fault("short and long factors exchanged", swapped, state)

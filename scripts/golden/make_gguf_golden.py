@@ -32,8 +32,9 @@ MODELS = {
     "cohere_normed": "command-r", "granite4": "granite", "mpt_clipped": "mpt",
     "cohere2": "cohere2", "falcon": "falcon",
     "falcon_groups": "falcon", "gpt_neox": "gptneox", "starcoder2": "starcoder2", "mpt": "mpt",
-    "qwen2_moe": "qwen2moe", "mixtral": "llama", "qwen3_moe": "qwen3moe", "olmoe": "olmoe", "granitemoe": "granitemoe",
-    "gpt_oss": "gpt-oss", "gpt_oss_floats": "gpt-oss",
+    "qwen2_moe": "qwen2moe", "glm4_moe": "glm4moe", "granitemoeshared": "granitemoe",
+    "phimoe": "phimoe", "mixtral": "llama", "qwen3_moe": "qwen3moe", "olmoe": "olmoe",
+    "granitemoe": "granitemoe", "gpt_oss": "gpt-oss", "gpt_oss_floats": "gpt-oss",
 }
 # Architectures whose queries and keys rotate in pairs, though the folders' rotate in halves.
 IN_PAIRS = ("llama", "smollm3", "granite", "granitemoe", "mistral3")
@@ -127,11 +128,12 @@ def stack_experts(tensors, names):
         tensors[stacked] = np.stack(stack)
         names[stacked] = f"blk.{layer}.ffn_{kinds[after.split('.')[0]]}_exps.weight"
     for name in [name for name in tensors if name.endswith(".input_linear.weight")]:
-        gate, up = np.split(tensors.pop(name), 2, axis=1)
+        gate, up = np.split(tensors.pop(name), 2, axis=-2)
+        place = "shexp" if ".shared_mlp." in name else "exps"
         layer = next(part for part in name.split(".") if part.isdigit())
         for kind, values in (("gate", gate), ("up", up)):
             tensors[f"{name}.{kind}"] = values
-            names[f"{name}.{kind}"] = f"blk.{layer}.ffn_{kind}_exps.weight"
+            names[f"{name}.{kind}"] = f"blk.{layer}.ffn_{kind}_{place}.weight"
 
 
 def split_shared_ffn(tensors, names):
@@ -195,7 +197,7 @@ def add_rope_keys(writer, arch, config, context):
 
 def add_window_keys(writer, arch, config):
     window = config.get("sliding_window")
-    if arch == "phi3":
+    if arch in ("phi3", "phimoe"):
         writer.add_sliding_window(window or 0)
     elif window is not None and arch in ("gemma2", "gemma3", "olmo2", "exaone4", "cohere2",
                                          "starcoder2", "gpt-oss"):
@@ -224,16 +226,26 @@ def add_family_keys(writer, arch, config):
         writer.add_logit_scale(config["logits_scaling"])
     if layouts.has_experts(config):
         writer.add_expert_count(config[layouts.first_key(
-            config, ("num_local_experts", "num_experts"))])
+            config, ("num_local_experts", "num_experts", "n_routed_experts"))])
         writer.add_expert_used_count(config["num_experts_per_tok"])
-    if arch in ("qwen2moe", "qwen3moe"):
+    if arch in ("qwen2moe", "qwen3moe", "glm4moe"):
         writer.add_expert_feed_forward_length(config["moe_intermediate_size"])
-    if arch == "qwen2moe":
-        writer.add_expert_shared_feed_forward_length(config["shared_expert_intermediate_size"])
     if arch == "gpt-oss":
         writer.add_expert_count(config["num_local_experts"])
         writer.add_expert_used_count(config["num_experts_per_tok"])
         writer.add_expert_feed_forward_length(config["intermediate_size"])
+    for key in ("shared_expert_intermediate_size", "shared_intermediate_size"):
+        if config.get(key) and arch != "granite":
+            writer.add_expert_shared_feed_forward_length(config[key])
+    if arch == "glm4moe":
+        writer.add_expert_gating_func(gguf.ExpertGatingFuncType.SIGMOID)
+        writer.add_expert_group_count(config["n_group"])
+        writer.add_expert_group_used_count(config["topk_group"])
+        writer.add_expert_shared_count(config["n_shared_experts"])
+        writer.add_expert_weights_norm(config["norm_topk_prob"])
+        writer.add_expert_weights_scale(config["routed_scaling_factor"])
+        writer.add_leading_dense_block_count(config["first_k_dense_replace"])
+        writer.add_nextn_predict_layers(config["num_nextn_predict_layers"])
     if arch in ("command-r", "cohere2"):
         writer.add_logit_scale(config["logit_scale"])
         writer.add_rope_scaling_type(gguf.RopeScalingType.NONE)
@@ -245,6 +257,11 @@ def add_family_keys(writer, arch, config):
             writer.add_clamp_kqv(config["attn_config"]["clip_qkv"])
 
 
+def count_blocks(config):
+    """Returns the number of layers and of blocks behind them that predict further tokens."""
+    return layouts.count_layers(config) + config.get("num_nextn_predict_layers", 0)
+
+
 def add_keys(writer, arch, config, tensors, names):
     n_heads, n_kv, width = head_shape(config)
     context = config[layouts.first_key(config, ("max_position_embeddings", "n_positions",
@@ -252,7 +269,7 @@ def add_keys(writer, arch, config, tensors, names):
     writer.add_context_length(context)
     writer.add_embedding_length(next(v.shape[1] for n, v in tensors.items()
                                      if names[n] == "token_embd.weight"))
-    writer.add_block_count(layouts.count_layers(config))
+    writer.add_block_count(count_blocks(config))
     down = next((values for name, values in tensors.items()
                  if names[name] == "blk.0.ffn_down.weight"), None)
     if down is None:
@@ -291,9 +308,11 @@ def convert(folder, arch, out):
         config = layouts.text_config(json.load(file))
     tensors = read_folder(folder)
     known = next(known for known, name in gguf.MODEL_ARCH_NAMES.items() if name == arch)
-    table = gguf.get_tensor_name_map(known, layouts.count_layers(config))
-    names = {name: table.get_name(name, try_suffixes=(".weight", ".bias")) for name in tensors}
-    split_shared_ffn(tensors, names)
+    table = gguf.get_tensor_name_map(known, count_blocks(config))
+    names = {name: table.get_name(name.replace("correction_bias", "correction.bias"),
+                                  try_suffixes=(".weight", ".bias")) for name in tensors}
+    if arch == "granite":
+        split_shared_ffn(tensors, names)
     stack_experts(tensors, names)
     mxfp4 = gguf_gpt_oss.split_experts(tensors, names) if arch == "gpt-oss" else ()
     if layouts.is_tied(config):

@@ -108,6 +108,8 @@ def draw(name, shape, config, rng):
             values *= 0.5  # signs included, or a tied head would say every token again
         else:
             values = (1.0 - gain_offset(config)) + 0.3 * values
+    elif name.endswith(".e_score_correction_bias"):  # most sums of a score and one are negative
+        values = 0.4 * values - 0.8
     elif name.endswith(".bias"):
         values *= 0.15 if config["model_type"] == "bloom" else 0.3
     elif "wpe" in name or "embed_positions" in name:

@@ -61,6 +61,40 @@ Status check_expert_layers(const ModelSpec& s) {
   return invalid_argument("layers with experts: none of %u, but the model has experts", s.n_layers);
 }
 
+// How a router's products choose experts.
+Status check_routing(const ModelSpec& s) {
+  QSF_RETURN_IF_ERROR(check_positive("expert scale", s.expert_scale, false));
+  QSF_RETURN_IF_ERROR(check_positive("expert epsilon", s.expert_epsilon, true));
+  const bool sigmoid = s.expert_scoring == ExpertScoring::kSigmoid;
+  const bool softmax = s.expert_scoring == ExpertScoring::kSoftmax;
+  if (s.n_experts == 0 && (!softmax || s.expert_scale != 1.0F)) {
+    return invalid_argument("scoring or scale of experts: the model has none");
+  }
+  if (!sigmoid && (s.expert_epsilon != 0.0F || s.expert_groups != 1 || s.expert_groups_used != 1)) {
+    return invalid_argument("expert epsilon or groups: expected with sigmoid scoring alone");
+  }
+  QSF_RETURN_IF_ERROR(check_positive("expert margin", s.expert_margin, true));
+  if (s.expert_scoring == ExpertScoring::kSparsemixer) {
+    if (s.n_experts_used == 2 && !s.expert_renormalised) return ok_status();
+    return invalid_argument("sparsemixer: %u experts used%s, expected 2 that are not renormalised",
+                            s.n_experts_used, s.expert_renormalised ? ", renormalised" : "");
+  }
+  if (s.expert_margin != 0.0F) {
+    return invalid_argument("expert margin: expected with sparsemixer scoring alone");
+  }
+  if (s.expert_groups == 1 && s.expert_groups_used == 1) return ok_status();
+  QSF_RETURN_IF_ERROR(check_range({"expert groups", s.expert_groups, 2, s.n_experts / 2}));
+  QSF_RETURN_IF_ERROR(
+      check_range({"expert groups used", s.expert_groups_used, 1, s.expert_groups}));
+  const std::uint32_t in_group = s.n_experts / s.expert_groups;
+  if (s.n_experts % s.expert_groups != 0 || in_group * s.expert_groups_used < s.n_experts_used) {
+    return invalid_argument(
+        "expert groups: %u of %u, expected groups of equal size that have %u of the %u experts",
+        s.expert_groups_used, s.expert_groups, s.n_experts_used, s.n_experts);
+  }
+  return ok_status();
+}
+
 Status check_sizes(const ModelSpec& s) {
   const Range ranges[] = {
       {"layers", s.n_layers, 1, 4096},
@@ -81,6 +115,7 @@ Status check_sizes(const ModelSpec& s) {
   if (s.activation == Activation::kSwishClamped && !s.gated_ffn) {
     return invalid_argument("activation swish_clamped: the FFN has no gate");
   }
+  QSF_RETURN_IF_ERROR(check_routing(s));
   if (s.n_heads % s.n_kv_heads != 0) {
     return invalid_argument("heads: %u is not a multiple of the %u key-value heads", s.n_heads,
                             s.n_kv_heads);
@@ -161,6 +196,11 @@ Status check_rope(const ModelSpec& s) {
                             s.rope_dims(), s.head_dim);
   }
   QSF_RETURN_IF_ERROR(check_positive("rope attention factor", s.rope.attention_factor, false));
+  QSF_RETURN_IF_ERROR(
+      check_positive("rope short attention factor", s.rope.short_attention_factor, true));
+  if (s.rope.short_attention_factor != 0.0F && s.rope.scaling != RopeScaling::kLongrope) {
+    return invalid_argument("rope short attention factor: expected with longrope alone");
+  }
   if (s.rope.scaling == RopeScaling::kLongrope) {
     QSF_RETURN_IF_ERROR(check_factors(s, "rope short factors", s.rope.short_factors));
     QSF_RETURN_IF_ERROR(check_factors(s, "rope long factors", s.rope.long_factors));
@@ -329,6 +369,8 @@ Status decode_rope(const Metadata& m, RopeSpec& rope) {
   QSF_ASSIGN_OR_RETURN(rope.high_freq_factor, m.get_f32(keys::kRopeHigh, rope.high_freq_factor));
   QSF_ASSIGN_OR_RETURN(rope.original_context, m.get_u32(keys::kRopeOriginalContext, 0));
   QSF_ASSIGN_OR_RETURN(rope.attention_factor, m.get_f32(keys::kRopeAttentionFactor, 1.0F));
+  QSF_ASSIGN_OR_RETURN(rope.short_attention_factor,
+                       m.get_f32(keys::kRopeShortAttentionFactor, 0.0F));
   QSF_ASSIGN_OR_RETURN(rope.short_factors, m.get_f32_array(keys::kRopeShortFactors));
   QSF_ASSIGN_OR_RETURN(rope.long_factors, m.get_f32_array(keys::kRopeLongFactors));
   QSF_ASSIGN_OR_RETURN(rope.beta_fast, m.get_f32(keys::kRopeBetaFast, rope.beta_fast));
@@ -346,6 +388,9 @@ void encode_rope(const RopeSpec& rope, Metadata& m) {
   m.set_text(keys::kRopeScaling, rope_scaling_name(rope.scaling), true);
   if (rope.scaling == RopeScaling::kLongrope) {
     m.set_u32(keys::kRopeOriginalContext, rope.original_context, true);
+    if (rope.short_attention_factor != 0.0F) {
+      m.set_f32(keys::kRopeShortAttentionFactor, rope.short_attention_factor, true);
+    }
     m.set_f32_array(keys::kRopeShortFactors, rope.short_factors, true);
     m.set_f32_array(keys::kRopeLongFactors, rope.long_factors, true);
     return;
@@ -362,6 +407,21 @@ void encode_rope(const RopeSpec& rope, Metadata& m) {
   m.set_f32(keys::kRopeLow, rope.low_freq_factor, true);
   m.set_f32(keys::kRopeHigh, rope.high_freq_factor, true);
   m.set_u32(keys::kRopeOriginalContext, rope.original_context, true);
+}
+
+Status decode_routing(const Metadata& m, ModelSpec& s) {
+  QSF_ASSIGN_OR_RETURN(const std::string scoring, m.get_text(keys::kExpertScoring, "softmax"));
+  QSF_ASSIGN_OR_RETURN(s.expert_scoring,
+                       parse_name(keys::kExpertScoring, scoring,
+                                  std::array{ExpertScoring::kSoftmax, ExpertScoring::kSigmoid,
+                                             ExpertScoring::kSparsemixer},
+                                  &expert_scoring_name));
+  QSF_ASSIGN_OR_RETURN(s.expert_epsilon, m.get_f32(keys::kExpertEpsilon, 0.0F));
+  QSF_ASSIGN_OR_RETURN(s.expert_margin, m.get_f32(keys::kExpertMargin, 0.0F));
+  QSF_ASSIGN_OR_RETURN(s.expert_scale, m.get_f32(keys::kExpertScale, 1.0F));
+  QSF_ASSIGN_OR_RETURN(s.expert_groups, m.get_u32(keys::kExpertGroups, 1));
+  QSF_ASSIGN_OR_RETURN(s.expert_groups_used, m.get_u32(keys::kExpertGroupsUsed, 1));
+  return ok_status();
 }
 
 // Reads the fields whose keys may be missing.
@@ -384,6 +444,7 @@ Status decode_optional(const Metadata& m, ModelSpec& s) {
   QSF_ASSIGN_OR_RETURN(s.n_experts_used, m.get_u32(keys::kExpertUsed, 0));
   QSF_ASSIGN_OR_RETURN(s.expert_ffn, m.get_u32(keys::kExpertFfn, 0));
   QSF_ASSIGN_OR_RETURN(s.expert_renormalised, m.get_bool(keys::kExpertRenormalised, false));
+  QSF_RETURN_IF_ERROR(decode_routing(m, s));
   QSF_ASSIGN_OR_RETURN(s.expert_layers, m.get_u32_array(keys::kExpertLayers));
   QSF_ASSIGN_OR_RETURN(s.shared_ffn, m.get_u32(keys::kExpertSharedFfn, 0));
   QSF_ASSIGN_OR_RETURN(s.eos_ids, m.get_u32_array(keys::kEosIds));
@@ -443,6 +504,15 @@ std::string_view position_encoding_name(PositionEncoding encoding) noexcept {
     case PositionEncoding::kLearned: return "learned";
     case PositionEncoding::kRope: return "rope";
     case PositionEncoding::kAlibi: return "alibi";
+  }
+  return "unknown";
+}
+
+std::string_view expert_scoring_name(ExpertScoring scoring) noexcept {
+  switch (scoring) {
+    case ExpertScoring::kSoftmax: return "softmax";
+    case ExpertScoring::kSigmoid: return "sigmoid";
+    case ExpertScoring::kSparsemixer: return "sparsemixer";
   }
   return "unknown";
 }
@@ -541,6 +611,14 @@ Metadata encode_spec_metadata(const ModelSpec& spec) {
   set_u32_unless(keys::kExpertUsed, spec.n_experts_used, 0);
   set_u32_unless(keys::kExpertFfn, spec.expert_ffn, 0);
   if (spec.expert_renormalised) m.set_bool(keys::kExpertRenormalised, true, true);
+  if (spec.expert_scoring != ExpertScoring::kSoftmax) {
+    m.set_text(keys::kExpertScoring, expert_scoring_name(spec.expert_scoring), true);
+  }
+  set_f32_unless(keys::kExpertEpsilon, spec.expert_epsilon, 0.0F);
+  set_f32_unless(keys::kExpertMargin, spec.expert_margin, 0.0F);
+  set_f32_unless(keys::kExpertScale, spec.expert_scale, 1.0F);
+  set_u32_unless(keys::kExpertGroups, spec.expert_groups, 1);
+  set_u32_unless(keys::kExpertGroupsUsed, spec.expert_groups_used, 1);
   if (!spec.expert_layers.empty()) m.set_u32_array(keys::kExpertLayers, spec.expert_layers, true);
   set_u32_unless(keys::kExpertSharedFfn, spec.shared_ffn, 0);
   if (!spec.eos_ids.empty()) m.set_u32_array(keys::kEosIds, spec.eos_ids);

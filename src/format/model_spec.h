@@ -41,6 +41,17 @@ enum class LayerRope : std::uint8_t {
   kLocal = 2,  // the same columns with ModelSpec::local_rope_theta, unscaled
 };
 
+// What makes scores of a router's products, and how experts are chosen by them.
+enum class ExpertScoring : std::uint8_t {
+  kSoftmax,  // the largest
+  // The largest with a correction added, which does not enter the weights; where experts come in
+  // groups, out of the groups whose two largest have the largest sums.
+  kSigmoid,
+  // The largest, whose weight is its part of a softmax over those that are not smaller by more than
+  // a share; then the same without it. Two experts.
+  kSparsemixer,
+};
+
 // Rotary position embedding; always rotates halves: element i with element i + dims / 2.
 struct RopeSpec {
   float theta = 10000.0F;
@@ -51,6 +62,8 @@ struct RopeSpec {
   float high_freq_factor = 4.0F;       // llama3 alone: > low_freq_factor
   std::uint32_t original_context = 0;  // llama3, longrope and yarn: > 0
   float attention_factor = 1.0F;       // multiplies cos and sin, whatever the scaling
+  float short_attention_factor =
+      0.0F;  // longrope alone: the same where short_factors serve; 0: no other
   // longrope alone: dims / 2 divisors of the frequencies each; the short ones serve a context of up
   // to original_context positions, the long ones every larger one.
   std::vector<float> short_factors;
@@ -109,6 +122,12 @@ struct ModelSpec {
   std::uint32_t expert_ffn = 0;
   // The weights of a row's experts have the sum 1; else they are parts of a softmax over all.
   bool expert_renormalised = false;
+  ExpertScoring expert_scoring = ExpertScoring::kSoftmax;
+  float expert_epsilon = 0.0F;               // added to the sum of sigmoids that becomes 1
+  float expert_margin = 0.0F;                // of sparsemixer: half of that share
+  float expert_scale = 1.0F;                 // multiplies the weights
+  std::uint32_t expert_groups = 1;           // equal ones, of neighbouring experts
+  std::uint32_t expert_groups_used = 1;      // that a row's experts come from
   std::vector<std::uint32_t> expert_layers;  // empty: all have experts; else 0 or 1 a layer
   std::uint32_t shared_ffn = 0;  // of the expert beside the others that takes every row; 0: none
 
@@ -156,6 +175,7 @@ Status validate(const ModelSpec& spec);
 std::string_view activation_name(Activation activation) noexcept;
 std::string_view norm_type_name(NormType type) noexcept;
 std::string_view position_encoding_name(PositionEncoding encoding) noexcept;
+std::string_view expert_scoring_name(ExpertScoring scoring) noexcept;
 std::string_view rope_scaling_name(RopeScaling scaling) noexcept;
 
 // Stores bytes 12-55, 80-91, 116-119 of a header. The writer adds offsets, sizes and checksums.

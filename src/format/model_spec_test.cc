@@ -49,6 +49,29 @@ ModelSpec experts_spec() {
   return spec;
 }
 
+ModelSpec sparsemixer_spec() {
+  ModelSpec spec = longrope_model().spec;
+  spec.rope.short_attention_factor = 0.75F;
+  spec.n_experts = 5;
+  spec.n_experts_used = 2;
+  spec.expert_ffn = 9;
+  spec.expert_scoring = ExpertScoring::kSparsemixer;
+  spec.expert_margin = 0.01F;
+  return spec;
+}
+
+ModelSpec sigmoid_spec() {
+  ModelSpec spec = experts_spec();
+  spec.n_experts = 12;
+  spec.n_experts_used = 4;
+  spec.expert_scoring = ExpertScoring::kSigmoid;
+  spec.expert_epsilon = 1e-20F;
+  spec.expert_scale = 2.5F;
+  spec.expert_groups = 4;
+  spec.expert_groups_used = 2;
+  return spec;
+}
+
 // So they are than these.
 ModelSpec yarn_spec() {
   ModelSpec spec = longrope_model().spec;
@@ -69,9 +92,9 @@ ModelSpec yarn_spec() {
 }
 
 TEST(ModelSpecTest, SurvivesHeaderAndMetadata) {
-  for (const ModelSpec& spec :
-       {minimal_model().spec, types_model().spec, compressed_model().spec, full_model().spec,
-        longrope_model().spec, int8_rows_spec(), yarn_spec(), experts_spec()}) {
+  for (const ModelSpec& spec : {minimal_model().spec, types_model().spec, compressed_model().spec,
+                                full_model().spec, longrope_model().spec, int8_rows_spec(),
+                                yarn_spec(), experts_spec(), sigmoid_spec(), sparsemixer_spec()}) {
     ASSERT_TRUE(validate(spec).ok()) << validate(spec).message();
     const Metadata metadata = encode_spec_metadata(spec);
     const auto back = decode_spec(header_of(spec), metadata);
@@ -89,8 +112,9 @@ TEST(ModelSpecTest, SurvivesHeaderAndMetadata) {
 TEST(ModelSpecTest, TheSmallModelsUseEveryKey) {
   for (const std::string_view key : keys::kAll) {
     bool used = key == keys::kFileBytes;
-    for (const ModelSpec& spec : {full_model().spec, types_model().spec, longrope_model().spec,
-                                  int8_rows_spec(), yarn_spec(), experts_spec()}) {
+    for (const ModelSpec& spec :
+         {full_model().spec, types_model().spec, longrope_model().spec, int8_rows_spec(),
+          yarn_spec(), experts_spec(), sigmoid_spec(), sparsemixer_spec()}) {
       used = used || encode_spec_metadata(spec).contains(key);
     }
     EXPECT_TRUE(used) << key;
@@ -196,9 +220,65 @@ TEST(ModelSpecTest, RefusesEveryExpertFieldOutOfRange) {
     EXPECT_EQ(validate(spec).code(), StatusCode::kInvalidArgument) << "fault " << index;
     ++index;
   }
-  for (const char* key : {keys::kExpertLayers, keys::kExpertSharedFfn}) {
-    EXPECT_TRUE(encode_spec_metadata(experts_spec()).find(key)->required) << key;
+  for (const char* key :
+       {keys::kExpertLayers, keys::kExpertSharedFfn, keys::kExpertScoring, keys::kExpertEpsilon,
+        keys::kExpertScale, keys::kExpertGroups, keys::kExpertGroupsUsed}) {
+    EXPECT_TRUE(encode_spec_metadata(sigmoid_spec()).find(key)->required) << key;
   }
+}
+
+TEST(ModelSpecTest, RefusesEveryRoutingFieldOutOfRange) {
+  constexpr float kNan = std::numeric_limits<float>::quiet_NaN();
+  const std::function<void(ModelSpec&)> faults[] = {
+      [](ModelSpec& s) { s.expert_scoring = ExpertScoring::kSoftmax; },
+      [](ModelSpec& s) { s.expert_epsilon = -1.0F; },
+      [=](ModelSpec& s) { s.expert_epsilon = kNan; },
+      [](ModelSpec& s) { s.expert_scale = 0.0F; },
+      [](ModelSpec& s) { s.expert_groups = 0; },
+      [](ModelSpec& s) { s.expert_groups = 5; },   // does not divide 12
+      [](ModelSpec& s) { s.expert_groups = 12; },  // of one expert
+      [](ModelSpec& s) { s.expert_groups_used = 0; },
+      [](ModelSpec& s) { s.expert_groups_used = 5; },
+      [](ModelSpec& s) { s.n_experts_used = 7; },  // of the 6 in two groups
+      [](ModelSpec& s) {
+        s = minimal_model().spec;
+        s.expert_scoring = ExpertScoring::kSigmoid;
+      },
+      [](ModelSpec& s) {
+        s = minimal_model().spec;
+        s.expert_scale = 2.0F;
+      },
+  };
+  ASSERT_TRUE(validate(sigmoid_spec()).ok()) << validate(sigmoid_spec()).message();
+  int index = 0;
+  for (const auto& fault : faults) {
+    ModelSpec spec = sigmoid_spec();
+    fault(spec);
+    EXPECT_EQ(validate(spec).code(), StatusCode::kInvalidArgument) << "fault " << index;
+    ++index;
+  }
+  const std::function<void(ModelSpec&)> sparsemixer_faults[] = {
+      [](ModelSpec& s) { s.n_experts_used = 3; },
+      [](ModelSpec& s) { s.expert_renormalised = true; },
+      [](ModelSpec& s) { s.expert_margin = -0.1F; },
+      [](ModelSpec& s) { s.expert_scoring = ExpertScoring::kSoftmax; },
+      [](ModelSpec& s) { s.rope.short_attention_factor = -1.0F; },
+      [](ModelSpec& s) { s.rope = {.short_attention_factor = 1.0F}; },
+  };
+  ASSERT_TRUE(validate(sparsemixer_spec()).ok()) << validate(sparsemixer_spec()).message();
+  for (const auto& fault : sparsemixer_faults) {
+    ModelSpec spec = sparsemixer_spec();
+    fault(spec);
+    EXPECT_EQ(validate(spec).code(), StatusCode::kInvalidArgument) << "fault " << index;
+    ++index;
+  }
+  for (const char* key : {keys::kExpertMargin, keys::kRopeShortAttentionFactor}) {
+    EXPECT_TRUE(encode_spec_metadata(sparsemixer_spec()).find(key)->required) << key;
+  }
+  Metadata metadata = encode_spec_metadata(sigmoid_spec());
+  metadata.set_text(keys::kExpertScoring, "hash", true);
+  EXPECT_THAT(decode_spec(header_of(sigmoid_spec()), metadata).error().message(),
+              HasSubstr("expert.scoring: \"hash\""));
 }
 
 TEST(ModelSpecTest, RefusesEveryLongropeFieldOutOfRange) {

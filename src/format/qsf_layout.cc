@@ -55,6 +55,7 @@ std::string_view tensor_kind_name(TensorKind kind) noexcept {
     case TensorKind::kExpertGateBias: return "expert_gate_bias";
     case TensorKind::kExpertUpBias: return "expert_up_bias";
     case TensorKind::kExpertDownBias: return "expert_down_bias";
+    case TensorKind::kRouterCorrection: return "router_correction";
   }
   return "unknown";
 }

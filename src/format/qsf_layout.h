@@ -140,8 +140,9 @@ enum class TensorKind : std::uint32_t {
   kSharedGate = 39,  // of the expert that takes every row, in a layer
   kSharedUp = 40,
   kSharedDown = 41,
-  kSharedWeight = 42,  // sigmoid(its product with a row) weighs what that expert adds
-  kAttnSinks = 56,     // of heads: scores that take weight and have no value, in a layer
+  kSharedWeight = 42,      // sigmoid(its product with a row) weighs what that expert adds
+  kRouterCorrection = 43,  // added to scores where experts are chosen
+  kAttnSinks = 56,         // of heads: scores that take weight and have no value, in a layer
   kRouterBias = 57,
   kExpertGateBias = 58,
   kExpertUpBias = 59,
@@ -150,7 +151,7 @@ enum class TensorKind : std::uint32_t {
 
 // Returns whether `code` is one of the kinds above.
 constexpr bool is_tensor_kind(std::uint32_t code) noexcept {
-  return code <= 13 || (code >= 16 && code <= 42) || (code >= 56 && code <= 60);
+  return code <= 13 || (code >= 16 && code <= 43) || (code >= 56 && code <= 60);
 }
 // Returns a name such as "attn_q" or "final_norm_bias".
 std::string_view tensor_kind_name(TensorKind kind) noexcept;

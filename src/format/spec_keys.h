@@ -20,9 +20,15 @@ inline constexpr const char* kAttentionWindow = "attention.window";
 inline constexpr const char* kBlockParallel = "block.parallel";
 inline constexpr const char* kEmbeddingScale = "embedding.scale";
 inline constexpr const char* kExpertCount = "expert.count";
+inline constexpr const char* kExpertEpsilon = "expert.epsilon";
 inline constexpr const char* kExpertFfn = "expert.ffn";
+inline constexpr const char* kExpertGroups = "expert.groups";
+inline constexpr const char* kExpertGroupsUsed = "expert.groups_used";
 inline constexpr const char* kExpertLayers = "expert.layers";
+inline constexpr const char* kExpertMargin = "expert.margin";
 inline constexpr const char* kExpertRenormalised = "expert.renormalised";
+inline constexpr const char* kExpertScale = "expert.scale";
+inline constexpr const char* kExpertScoring = "expert.scoring";
 inline constexpr const char* kExpertSharedFfn = "expert.shared_ffn";
 inline constexpr const char* kExpertUsed = "expert.used";
 inline constexpr const char* kFfnActivation = "ffn.activation";
@@ -47,6 +53,7 @@ inline constexpr const char* kRopeLow = "rope.low_freq_factor";
 inline constexpr const char* kRopeLongFactors = "rope.long_factors";
 inline constexpr const char* kRopeOriginalContext = "rope.original_context";
 inline constexpr const char* kRopeScaling = "rope.scaling";
+inline constexpr const char* kRopeShortAttentionFactor = "rope.short_attention_factor";
 inline constexpr const char* kRopeShortFactors = "rope.short_factors";
 inline constexpr const char* kRopeTruncate = "rope.truncate";
 inline constexpr const char* kSource = "source";
@@ -62,9 +69,15 @@ inline constexpr std::string_view kAll[] = {kArchitecture,
                                             kBlockParallel,
                                             kEmbeddingScale,
                                             kExpertCount,
+                                            kExpertEpsilon,
                                             kExpertFfn,
+                                            kExpertGroups,
+                                            kExpertGroupsUsed,
                                             kExpertLayers,
+                                            kExpertMargin,
                                             kExpertRenormalised,
+                                            kExpertScale,
+                                            kExpertScoring,
                                             kExpertSharedFfn,
                                             kExpertUsed,
                                             kFfnActivation,
@@ -89,6 +102,7 @@ inline constexpr std::string_view kAll[] = {kArchitecture,
                                             kRopeLow,
                                             kRopeOriginalContext,
                                             kRopeScaling,
+                                            kRopeShortAttentionFactor,
                                             kRopeShortFactors,
                                             kRopeTruncate,
                                             kSource,

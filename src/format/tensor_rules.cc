@@ -96,6 +96,7 @@ TensorShape tensor_shape(const ModelSpec& s, TensorKind kind) noexcept {
     case TensorKind::kQNorm:
     case TensorKind::kKNorm: return {1, s.head_dim};
     case TensorKind::kRouter: return {s.n_experts, s.hidden};
+    case TensorKind::kRouterCorrection: return {1, s.n_experts};
     case TensorKind::kExpertGate:
     case TensorKind::kExpertUp: return {s.expert_ffn, s.hidden};
     case TensorKind::kExpertDown: return {s.hidden, s.expert_ffn};

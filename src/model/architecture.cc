@@ -16,20 +16,23 @@ namespace {
 // spec.
 struct Architecture {
   std::string_view name;
-  bool pre_norms = true;        // of what attention and FFN take
-  bool norm_biases = true;      // of norms, where they are LayerNorm
-  bool ffn_norm = false;        // of a parallel block's FFN, which else takes attention's norm
-  bool head_norms = false;      // of every head of queries and keys
-  bool row_norms = false;       // of all queries and of all keys together
-  bool own_head_gains = false;  // norms of heads, where a file has them, with gains of each head
-  bool sub_norms = false;       // of what the attention output and the down projection take
-  bool post_norms = false;      // of what attention and FFN give to the residual stream
-  bool embedding_norm = false;  // of the embedded tokens
-  bool head_bias = false;       // of the output head
-  bool experts = false;         // instead of the FFN
-  bool shared_weight = false;   // of the expert that takes every row, by the row
-  bool expert_biases = false;   // of the experts' matrices and the router
-  bool sinks = false;           // a score of every head without a value
+  bool pre_norms = true;           // of what attention and FFN take
+  bool norm_biases = true;         // of norms, where they are LayerNorm
+  bool ffn_norm = false;           // of a parallel block's FFN, which else takes attention's norm
+  bool head_norms = false;         // of every head of queries and keys
+  bool some_head_norms = false;    // the same, in files that have them
+  bool row_norms = false;          // of all queries and of all keys together
+  bool own_head_gains = false;     // norms of heads, where a file has them, with gains of each head
+  bool sub_norms = false;          // of what the attention output and the down projection take
+  bool post_norms = false;         // of what attention and FFN give to the residual stream
+  bool embedding_norm = false;     // of the embedded tokens
+  bool head_bias = false;          // of the output head
+  bool some_head_bias = false;     // the same, in files that have it
+  bool experts = false;            // instead of the FFN
+  bool router_correction = false;  // of the scores by which experts are chosen
+  bool shared_weight = false;      // of the expert that takes every row, by the row
+  bool expert_biases = false;      // of the experts' matrices and the router
+  bool sinks = false;              // a score of every head without a value
 };
 
 constexpr Architecture kArchitectures[] = {
@@ -50,6 +53,8 @@ constexpr Architecture kArchitectures[] = {
     {.name = "mixtral", .experts = true},
     {.name = "qwen3moe", .head_norms = true, .experts = true},
     {.name = "qwen2moe", .experts = true, .shared_weight = true},
+    {.name = "phimoe", .some_head_bias = true, .experts = true},
+    {.name = "glm4moe", .some_head_norms = true, .experts = true, .router_correction = true},
     {.name = "olmoe", .row_norms = true, .experts = true},
     {.name = "granitemoe", .experts = true},
     {.name = "gpt-oss", .experts = true, .expert_biases = true, .sinks = true},
@@ -95,6 +100,10 @@ void add_experts(const ModelSpec& spec, const Architecture& architecture,
   const bool biases = architecture.expert_biases;
   rules.push_back({TensorKind::kRouter, spec.n_experts, spec.hidden, true});
   if (biases) rules.push_back({TensorKind::kRouterBias, 1, spec.n_experts, true});
+  if (spec.expert_scoring == ExpertScoring::kSigmoid) {
+    rules.push_back(
+        {TensorKind::kRouterCorrection, 1, spec.n_experts, architecture.router_correction});
+  }
   if (spec.shared_ffn != 0) {
     if (architecture.shared_weight)
       rules.push_back({TensorKind::kSharedWeight, 1, spec.hidden, true});
@@ -228,9 +237,9 @@ std::vector<TensorRule> layer_rules(const ModelSpec& spec, std::uint32_t layer) 
   if (architecture.pre_norms && (!spec.parallel_block || architecture.ffn_norm)) {
     add_norm(spec, TensorKind::kFfnNorm, TensorKind::kFfnNormBias, rules);
   }
-  if (architecture.head_norms) {
-    rules.push_back({TensorKind::kQNorm, 1, spec.head_dim, true});
-    rules.push_back({TensorKind::kKNorm, 1, spec.head_dim, true});
+  if (architecture.head_norms || architecture.some_head_norms) {
+    rules.push_back({TensorKind::kQNorm, 1, spec.head_dim, architecture.head_norms});
+    rules.push_back({TensorKind::kKNorm, 1, spec.head_dim, architecture.head_norms});
   }
   if (architecture.row_norms || architecture.own_head_gains) {
     rules.push_back({TensorKind::kQNorm, 1, spec.q_dim(), architecture.row_norms});
@@ -250,8 +259,9 @@ std::vector<TensorRule> layer_rules(const ModelSpec& spec, std::uint32_t layer) 
 std::vector<TensorRule> final_rules(const ModelSpec& spec) {
   std::vector<TensorRule> rules;
   add_norm(spec, TensorKind::kFinalNorm, TensorKind::kFinalNormBias, rules);
-  if (find_architecture(spec.architecture)->head_bias) {
-    rules.push_back({TensorKind::kHeadBias, 1, spec.n_vocab, true});
+  const Architecture& architecture = *find_architecture(spec.architecture);
+  if (architecture.head_bias || architecture.some_head_bias) {
+    rules.push_back({TensorKind::kHeadBias, 1, spec.n_vocab, architecture.head_bias});
   }
   if (!spec.tied_head) rules.push_back({TensorKind::kHead, spec.n_vocab, spec.hidden, true});
   return rules;

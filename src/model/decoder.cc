@@ -118,7 +118,7 @@ Decoder::Decoder(const ModelSpec& spec, WeightPager& pager, Backend& backend,
   output_rows_.reserve(max_rows);
   if (!inverse_frequencies_.empty()) {
     rotations_.push_back({.inverse_frequencies = inverse_frequencies_,
-                          .factor = spec.rope.attention_factor,
+                          .factor = rope_attention_factor(spec, max_distance),
                           .rounded_positions = spec.max_positions});
   }
   if (!local_inverse_frequencies_.empty()) {

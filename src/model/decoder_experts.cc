@@ -44,7 +44,7 @@ Status Decoder::route(const Pass& pass, const LayerWeights& w, Buffer in) {
   for (std::uint32_t row = 0; row < counts_.n_rows; ++row) {
     const std::span<const float> of_row =
         backend_.read_row(buffers_.scores, row).first(spec_.n_experts);
-    const std::span<ExpertChoice> chosen = expert_rows_.add(of_row);
+    const std::span<ExpertChoice> chosen = expert_rows_.add(of_row, w.router_correction);
     if (routing_hook_ == nullptr) continue;
     routing_hook_->routed(w.router.section - layer_section(0), pass.rows[row], of_row, chosen);
   }

@@ -607,7 +607,7 @@ INSTANTIATE_TEST_SUITE_P(Graphs, DecoderTest, testing::ValuesIn(kGraphs),
 std::vector<Graph> expert_graphs() {
   std::vector<Graph> graphs;
   for (const testing_support::ExpertGraph& g : testing_support::kExpertGraphs) {
-    graphs.push_back({g.name, g.change});
+    graphs.push_back({g.name, g.change, g.context});
   }
   return graphs;
 }

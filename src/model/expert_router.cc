@@ -7,6 +7,8 @@
 #include <limits>
 
 #include "base/check.h"
+#include "model/sigmoid_router.h"
+#include "model/sparsemixer_router.h"
 
 namespace qsf {
 namespace {
@@ -49,8 +51,8 @@ void choose_experts(std::span<const float> scores, bool renormalise,
 }
 
 ExpertRows::ExpertRows(const ModelSpec& spec, std::uint32_t max_rows)
-    : renormalise_(spec.expert_renormalised),
-      scale_(spec.residual_scale),
+    : spec_(spec),
+      scale_(spec.residual_scale * spec.expert_scale),
       n_used_(spec.n_experts_used),
       ends_(std::size_t{spec.n_experts} + 1) {
   const std::size_t most = std::size_t{max_rows} * n_used_;
@@ -59,6 +61,7 @@ ExpertRows::ExpertRows(const ModelSpec& spec, std::uint32_t max_rows)
   weights_.resize(most);
   heats_.resize(spec.n_experts == 0 ? 0 : max_rows);
   uses_.reserve(spec.n_experts);
+  if (spec.expert_scoring == ExpertScoring::kSigmoid) sums_.resize(spec.n_experts);
 }
 
 std::uint64_t ExpertRows::heap_bytes(const ModelSpec& spec, std::uint32_t max_rows) noexcept {
@@ -66,18 +69,28 @@ std::uint64_t ExpertRows::heap_bytes(const ModelSpec& spec, std::uint32_t max_ro
   const std::uint64_t most = std::uint64_t{max_rows} * spec.n_experts_used;
   return most * (sizeof(ExpertChoice) + sizeof(std::uint32_t) + sizeof(float)) +
          max_rows * sizeof(float) + spec.n_experts * (sizeof(std::uint32_t) + sizeof(ExpertUse)) +
-         sizeof(std::uint32_t);
+         sizeof(std::uint32_t) +
+         (spec.expert_scoring == ExpertScoring::kSigmoid ? spec.n_experts * sizeof(float) : 0);
 }
 
 void ExpertRows::clear() noexcept {
   choices_.clear();
 }
 
-std::span<ExpertChoice> ExpertRows::add(std::span<const float> scores) {
+std::span<ExpertChoice> ExpertRows::add(std::span<const float> scores,
+                                        std::span<const float> corrections) {
   QSF_DCHECK(choices_.size() + n_used_ <= rows_.size());
   choices_.resize(choices_.size() + n_used_);
   const std::span<ExpertChoice> chosen = std::span(choices_).last(n_used_);
-  choose_experts(scores, renormalise_, chosen);
+  switch (spec_.expert_scoring) {
+    case ExpertScoring::kSoftmax: choose_experts(scores, spec_.expert_renormalised, chosen); break;
+    case ExpertScoring::kSigmoid:
+      choose_by_sigmoid(spec_, corrections, scores, sums_, chosen);
+      break;
+    case ExpertScoring::kSparsemixer:
+      choose_by_sparsemixer(scores, spec_.expert_margin, chosen);
+      break;
+  }
   return chosen;
 }
 

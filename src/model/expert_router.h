@@ -49,7 +49,7 @@ void choose_experts(std::span<const float> scores, bool renormalise,
 // Threads  one at a time
 class ExpertRows {
  public:
-  // Allocates for passes of `max_rows` rows; nothing else does.
+  // Allocates for passes of `max_rows` rows; nothing else does. Requires  spec outlives the rows
   ExpertRows(const ModelSpec& spec, std::uint32_t max_rows);
 
   static std::uint64_t heap_bytes(const ModelSpec& spec, std::uint32_t max_rows) noexcept;
@@ -57,8 +57,9 @@ class ExpertRows {
   // Starts a pass.
   void clear() noexcept;
   // Chooses the experts of the next row, and returns them in the order of their scores.
-  // Shapes  scores [n_experts]
-  std::span<ExpertChoice> add(std::span<const float> scores);
+  // Shapes  scores, corrections or none [n_experts]
+  std::span<ExpertChoice> add(std::span<const float> scores,
+                              std::span<const float> corrections = {});
   // Sorts the rows by expert. Requires  every row of the pass was added
   void sort(std::span<const Row> rows);
 
@@ -72,9 +73,10 @@ class ExpertRows {
  private:
   void list_uses(std::span<const Row> rows);
 
-  bool renormalise_;
+  const ModelSpec& spec_;
   float scale_;  // of all weights
   std::uint32_t n_used_;
+  std::vector<float> sums_;            // [n_experts] with sigmoid scoring
   std::vector<ExpertChoice> choices_;  // [rows, n_used_]
   std::vector<std::uint32_t> ends_;  // [n_experts + 1]; rows of expert e: [ends_[e], ends_[e + 1])
   std::vector<std::uint32_t> rows_;

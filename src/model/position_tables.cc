@@ -55,6 +55,12 @@ float plain_frequency(float theta, std::uint32_t pair, std::uint32_t dims) {
 
 }  // namespace
 
+float rope_attention_factor(const ModelSpec& spec, std::uint32_t context) noexcept {
+  const float at_short = spec.rope.short_attention_factor;
+  const bool is_short = at_short != 0.0F && context <= spec.rope.original_context;
+  return is_short ? at_short : spec.rope.attention_factor;
+}
+
 std::vector<float> rope_inverse_frequencies(const ModelSpec& spec, std::uint32_t context) {
   std::vector<float> frequencies;
   if (spec.positions != PositionEncoding::kRope) return frequencies;

@@ -28,6 +28,9 @@ namespace qsf {
 // "LongRoPE", 2024; Peng et al., "YaRN", 2023.
 std::vector<float> rope_inverse_frequencies(const ModelSpec& spec, std::uint32_t context);
 
+// Returns what multiplies cos and sin of these frequencies in such a context.
+float rope_attention_factor(const ModelSpec& spec, std::uint32_t context) noexcept;
+
 // The same of the layers with LayerRope::kLocal, unscaled. Empty where there are none.
 std::vector<float> local_rope_inverse_frequencies(const ModelSpec& spec);
 

@@ -132,6 +132,7 @@ LayerWeights bind_layer(const SectionBinder& section, std::uint32_t n_experts) {
   layer.up = section.matrix(TensorKind::kFfnUp);
   layer.down = section.matrix(TensorKind::kFfnDown);
   layer.router = section.matrix(TensorKind::kRouter);
+  layer.router_correction = section.vector(TensorKind::kRouterCorrection);
   layer.shared_weight = section.vector(TensorKind::kSharedWeight);
   layer.shared_gate = section.matrix(TensorKind::kSharedGate);
   layer.shared_up = section.matrix(TensorKind::kSharedUp);

@@ -34,8 +34,9 @@ struct ExpertWeights {
 // have is empty, and the decoder skips its operator.
 struct LayerWeights {
   MatrixRef q, k, v, o;
-  MatrixRef gate, up, down;                       // gate with a gated FFN alone
-  MatrixRef router;                               // with experts instead of the FFN
+  MatrixRef gate, up, down;  // gate with a gated FFN alone
+  MatrixRef router;          // with experts instead of the FFN
+  std::span<const float> router_correction;
   MatrixRef shared_gate, shared_up, shared_down;  // of the expert that takes every row
   std::span<const float> shared_weight;           // [hidden], where rows weigh that expert
   std::vector<ExpertWeights> experts;

@@ -108,7 +108,13 @@ const Model kModels[] = {{"llama_mha", nullptr},
                          {"mpt_heads", "LayerNorm"},
                          {"qwen2_moe", nullptr},
                          {"qwen2_moe_dense", nullptr},
-                         {"qwen3_moe_dense", nullptr}};
+                         {"qwen3_moe_dense", nullptr},
+                         {"glm4_moe", nullptr},
+                         {"glm4_moe_groups", nullptr},
+                         {"granitemoeshared", nullptr},
+                         {"phimoe", "LayerNorm"},
+                         {"phimoe_long_scale", "LayerNorm"},
+                         {"phimoe_short", "LayerNorm"}};
 
 fs::path golden_folder() {
   return fs::path(QSF_SOURCE_DIR) / "testdata/golden";

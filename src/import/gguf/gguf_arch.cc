@@ -17,10 +17,10 @@ Status read_sizes(const GgufFile& file, const GgufArchitecture& architecture, Gg
   spec.n_kv_heads = fields.u32_or("attention.head_count_kv", spec.n_heads, 1, 1U << 16);
   spec.max_positions = fields.u32("context_length", 1, 1U << 24);
   spec.ffn = fields.u32("feed_forward_length", 1, 1U << 24);
-  spec.norm_epsilon =
-      fields.positive(spec.norm == NormType::kRmsNorm ? "attention.layer_norm_rms_epsilon"
-                                                      : "attention.layer_norm_epsilon",
-                      std::nullopt);
+  // Of a LayerNorm that llama.cpp takes for the other.
+  const bool rms = spec.norm == NormType::kRmsNorm || architecture.family == "phimoe";
+  spec.norm_epsilon = fields.positive(
+      rms ? "attention.layer_norm_rms_epsilon" : "attention.layer_norm_epsilon", std::nullopt);
   spec.head_dim = fields.u32_or("attention.key_length", 0, 1, 1U << 16);
   QSF_RETURN_IF_ERROR(fields.status());
   if (spec.head_dim == 0) {
@@ -118,6 +118,7 @@ constexpr GgufKindName kLayerNames[] = {
     {K::kExpertUpBias, "ffn_up_exps.bias"},
     {K::kExpertDownBias, "ffn_down_exps.bias"},
     {K::kAttnSinks, "attn_sinks.weight"},
+    {K::kRouterCorrection, "exp_probs_b.bias"},
     {K::kSharedWeight, "ffn_gate_inp_shexp.weight"},
     {K::kSharedGate, "ffn_gate_shexp.weight"},
     {K::kSharedUp, "ffn_up_shexp.weight"},

@@ -2,6 +2,7 @@
 
 #include "import/gguf/gguf_families.h"
 
+#include <algorithm>
 #include <cmath>
 #include <cstdint>
 #include <iterator>
@@ -146,8 +147,11 @@ Status read_experts(GgufFields& fields, bool renormalised, ModelSpec& spec) {
   spec.n_experts_used = fields.u32("expert_used_count", 1, spec.n_experts);
   spec.expert_ffn = fields.u32_or("expert_feed_forward_length", spec.ffn, 1, 1U << 24);
   spec.expert_renormalised = fields.boolean("expert_weights_norm", renormalised);
-  fields.refuse_unread("expert_gating_func", 1.0);  // softmax
+  const bool sigmoid = spec.expert_scoring == ExpertScoring::kSigmoid;
+  fields.refuse_unread("expert_gating_func", sigmoid ? 2.0 : 1.0);
   fields.refuse_unread("expert_weights_scale", 1.0);
+  fields.refuse_unread("expert_group_count", 1.0);
+  fields.refuse_unread("expert_group_used_count", 1.0);
   fields.refuse_unread("expert_shared_count", 0.0);
   fields.refuse_unread("expert_shared_feed_forward_length", 0.0);
   return fields.status();
@@ -181,12 +185,51 @@ Status finish_qwen2moe(const GgufFile&, GgufFields& fields, ModelSpec& spec) {
   return read_qwen_experts(fields, false, spec);
 }
 
+// The last blocks are no layers: they predict further tokens. The first layers are dense.
+Status finish_glm4moe(const GgufFile&, GgufFields& fields, ModelSpec& spec) {
+  const std::uint32_t n_further = fields.u32_or("nextn_predict_layers", 0, 0, spec.n_layers - 1);
+  QSF_RETURN_IF_ERROR(fields.status());
+  spec.n_layers -= n_further;
+  const std::uint32_t n_dense = fields.u32_or("leading_dense_block_count", 0, 0, spec.n_layers - 1);
+  QSF_RETURN_IF_ERROR(fields.status());
+  if (n_dense != 0) {
+    spec.expert_layers.assign(spec.n_layers, 1);
+    std::fill_n(spec.expert_layers.begin(), n_dense, 0);
+  }
+  spec.expert_scoring = ExpertScoring::kSigmoid;
+  spec.expert_scale = fields.positive_or("expert_weights_scale", 1.0F);
+  spec.expert_groups = fields.u32_or("expert_group_count", 1, 1, 1U << 16);
+  spec.expert_groups_used = fields.u32_or("expert_group_used_count", 1, 1, 1U << 16);
+  const std::uint32_t n_shared = fields.u32_or("expert_shared_count", 0, 0, 64);
+  QSF_RETURN_IF_ERROR(read_experts(fields, true, spec));
+  spec.shared_ffn = n_shared * spec.expert_ffn;
+  if (spec.expert_renormalised) spec.expert_epsilon = 1e-20F;
+  return ok_status();
+}
+
+// llama.cpp routes by a softmax, norms without the mean and derives the factor of cosines and
+// sines. The model does none of this; what no key holds is the same in both published ones.
+Status finish_phimoe(const GgufFile& file, GgufFields& fields, ModelSpec& spec) {
+  QSF_RETURN_IF_ERROR(finish_windowed(file, fields, spec));
+  QSF_RETURN_IF_ERROR(read_experts(fields, false, spec));
+  if (spec.n_experts_used != 2) {
+    return unsupported("GGUF: expert_used_count is %u, expected the 2 that sparsemixer chooses",
+                       spec.n_experts_used);
+  }
+  spec.expert_renormalised = false;
+  spec.expert_scoring = ExpertScoring::kSparsemixer;
+  spec.expert_margin = 0.01F;
+  if (spec.rope.scaling == RopeScaling::kLongrope) spec.rope.attention_factor = 1.2431631F;
+  return ok_status();
+}
+
 Status finish_olmoe(const GgufFile&, GgufFields& fields, ModelSpec& spec) {
   return read_experts(fields, false, spec);
 }
 
 Status finish_granitemoe(const GgufFile& file, GgufFields& fields, ModelSpec& spec) {
   QSF_RETURN_IF_ERROR(finish_granite(file, fields, spec));
+  spec.shared_ffn = fields.u32_or("expert_shared_feed_forward_length", 0, 0, 1U << 24);
   return read_experts(fields, true, spec);
 }
 
@@ -274,7 +317,7 @@ constexpr GgufKindName kFalconTwoNormNames[] = {{TensorKind::kAttnNorm, "attn_no
                                                 {TensorKind::kFfnNormBias, "attn_norm.bias"}};
 
 // What follows attention is the norm before the FFN here.
-constexpr GgufKindName kGptOssNames[] = {{TensorKind::kFfnNorm, "post_attention_norm.weight"}};
+constexpr GgufKindName kLateFfnNormNames[] = {{TensorKind::kFfnNorm, "post_attention_norm.weight"}};
 
 constexpr GgufArchitecture kGgufArchitectures[] = {
     {.name = "llama",
@@ -327,6 +370,8 @@ constexpr GgufArchitecture kGgufArchitectures[] = {
      .family = "granitemoe",
      .paired_rope = true,
      .finish = finish_granitemoe},
+    {.name = "phimoe", .family = "phimoe", .norm = NormType::kLayerNorm, .finish = finish_phimoe},
+    {.name = "glm4moe", .family = "glm4moe", .finish = finish_glm4moe, .names = kLateFfnNormNames},
     {.name = "qwen2moe", .family = "qwen2moe", .finish = finish_qwen2moe},
     {.name = "qwen3moe", .family = "qwen3moe", .finish = finish_qwen3moe},
     {.name = "olmoe", .family = "olmoe", .finish = finish_olmoe},
@@ -334,7 +379,7 @@ constexpr GgufArchitecture kGgufArchitectures[] = {
      .family = "gpt-oss",
      .activation = Activation::kSwishClamped,
      .finish = finish_gpt_oss,
-     .names = kGptOssNames},
+     .names = kLateFfnNormNames},
     {.name = "mistral3", .family = "mistral3", .paired_rope = true, .finish = finish_mistral3},
     {.name = "glm4", .family = "glm4", .holds = has_rope_sections},
     {.name = "glm4", .family = "glm4", .paired_rope = true},

@@ -397,6 +397,80 @@ TEST(GgufFamiliesTest, MptHasTheAlibiOfBloom) {
   expect_refused(keys, StatusCode::kUnsupported, "max_alibi_bias is 16");
 }
 
+// llama.cpp never makes the sum of the weights 1 here; widths that are missing follow from others.
+TEST(GgufFamiliesTest, Qwen2MoeHasASharedExpert) {
+  GgufKeys keys("qwen2moe");
+  keys.numbers["expert_count"] = 60;
+  keys.numbers["expert_used_count"] = 4;
+  ModelSpec spec = valid_spec(keys);
+  EXPECT_EQ(spec.expert_ffn, 20U);
+  EXPECT_EQ(spec.shared_ffn, 80U);
+  EXPECT_FALSE(spec.expert_renormalised);
+  EXPECT_EQ(spec.expert_scoring, ExpertScoring::kSoftmax);
+  keys.numbers["expert_feed_forward_length"] = 12;
+  keys.numbers["expert_shared_feed_forward_length"] = 22;
+  spec = valid_spec(keys);
+  EXPECT_EQ(spec.expert_ffn, 12U);
+  EXPECT_EQ(spec.shared_ffn, 22U);
+  keys.numbers["expert_gating_func"] = 2;
+  expect_refused(keys, StatusCode::kUnsupported, "expert_gating_func");
+  keys.numbers.erase("expert_gating_func");
+  keys.numbers["expert_group_count"] = 2;
+  expect_refused(keys, StatusCode::kUnsupported, "expert_group_count");
+}
+
+TEST(GgufFamiliesTest, Glm4MoeHasDenseLayersAndBlocksBehindThem) {
+  GgufKeys keys("glm4moe");
+  keys.numbers["expert_count"] = 12;
+  keys.numbers["expert_used_count"] = 4;
+  keys.numbers["expert_feed_forward_length"] = 10;
+  keys.numbers["expert_shared_count"] = 2;
+  keys.numbers["leading_dense_block_count"] = 2;
+  keys.numbers["nextn_predict_layers"] = 3;
+  keys.floats["expert_weights_scale"] = 2.5F;
+  ModelSpec spec = valid_spec(keys);
+  EXPECT_EQ(spec.n_layers, 4U);  // of 7 blocks
+  EXPECT_THAT(spec.expert_layers, ElementsAre(0, 0, 1, 1));
+  EXPECT_EQ(spec.shared_ffn, 20U);
+  EXPECT_EQ(spec.expert_scoring, ExpertScoring::kSigmoid);
+  EXPECT_EQ(spec.expert_scale, 2.5F);
+  EXPECT_TRUE(spec.expert_renormalised);
+  EXPECT_EQ(spec.expert_epsilon, 1e-20F);
+  keys.booleans["expert_weights_norm"] = false;
+  keys.numbers["expert_group_count"] = 3;
+  keys.numbers["expert_group_used_count"] = 2;
+  spec = valid_spec(keys);
+  EXPECT_FALSE(spec.expert_renormalised);
+  EXPECT_EQ(spec.expert_epsilon, 0.0F);
+  EXPECT_EQ(spec.expert_groups, 3U);
+  EXPECT_EQ(spec.expert_groups_used, 2U);
+  keys.numbers["expert_group_count"] = 5;
+  expect_refused(keys, StatusCode::kInvalidArgument, "expert groups: 2 of 5");
+  keys.numbers["expert_group_count"] = 3;
+  keys.numbers["nextn_predict_layers"] = 7;
+  expect_refused(keys, StatusCode::kCorrupt, "nextn_predict_layers");
+  keys.numbers["nextn_predict_layers"] = 5;  // leaves two layers, both dense
+  expect_refused(keys, StatusCode::kCorrupt, "leading_dense_block_count");
+  keys.numbers.erase("nextn_predict_layers");
+  keys.numbers["expert_gating_func"] = 1;
+  expect_refused(keys, StatusCode::kUnsupported, "expert_gating_func");
+}
+
+// No key holds how Phi-3.5-MoE routes.
+TEST(GgufFamiliesTest, PhimoeMixesTwoExperts) {
+  GgufKeys keys("phimoe");
+  keys.numbers["expert_count"] = 16;
+  keys.numbers["expert_used_count"] = 2;
+  const ModelSpec spec = valid_spec(keys);
+  EXPECT_EQ(spec.norm, NormType::kLayerNorm);
+  EXPECT_EQ(spec.expert_scoring, ExpertScoring::kSparsemixer);
+  EXPECT_EQ(spec.expert_margin, 0.01F);
+  EXPECT_EQ(spec.expert_ffn, 80U);
+  EXPECT_FALSE(spec.expert_renormalised);
+  keys.numbers["expert_used_count"] = 4;
+  expect_refused(keys, StatusCode::kUnsupported, "expert_used_count is 4");
+}
+
 // A key that changes results is passed over by no architecture that does not read it.
 TEST(GgufFamiliesTest, KeysOfOtherArchitecturesAreRefused) {
   const std::pair<const char*, float> floats[] = {

@@ -136,8 +136,8 @@ class GgufModelMapper {
       case Presence::kQkvBias:
         if (architecture_.family == "qwen2" || architecture_.family == "qwen2moe") return true;
         break;
-      case Presence::kAttnOutBias:
       case Presence::kHeadNorms:
+      case Presence::kAttnOutBias:
       case Presence::kFfnBias: break;
     }
     return is_there(locate(place.kind, 0, 1).name);
@@ -269,7 +269,9 @@ class GgufModelMapper {
         last.places.pop_back();
       }
     }
-    return table_.head_bias ? map_tensor(last, 0, {TensorKind::kHeadBias, ""}) : ok_status();
+    const bool head_bias =
+        table_.head_bias || (architecture_.family == "phimoe" && is_there("output.bias"));
+    return head_bias ? map_tensor(last, 0, {TensorKind::kHeadBias, ""}) : ok_status();
   }
 
   Result<bool> equal_bytes(const GgufFile::Entry& a, const GgufFile::Entry& b) {
@@ -289,13 +291,34 @@ class GgufModelMapper {
     return true;
   }
 
+  // Whether the tensor belongs to a block behind the layers, which predicts further tokens. The key
+  // that counts these blocks was read, or a number above 0 refused.
+  Result<bool> is_of_further_tokens(std::string_view name) {
+    const std::string key = std::string(architecture_.name) + ".nextn_predict_layers";
+    QSF_ASSIGN_OR_RETURN(const auto n_blocks, model_.file_.keys().get_unsigned(key));
+    for (std::uint64_t i = 0; i < n_blocks.value_or(0); ++i) {
+      if (name.starts_with("blk." + std::to_string(spec().n_layers + i) + ".")) return true;
+    }
+    return false;
+  }
+
   Status check_all_used() {
+    std::size_t n_further = 0;
     for (std::size_t i = 0; i < used_.size(); ++i) {
       const GgufTensor& tensor = *model_.file_.tensors()[i].tensor;
       if (used_[i] || is_gguf_rope_tensor(tensor.name)) continue;
+      QSF_ASSIGN_OR_RETURN(const bool further, is_of_further_tokens(tensor.name));
+      if (further) {
+        ++n_further;
+        continue;
+      }
       return unsupported("tensor \"%s\" %s is unexpected in %s",
                          shown_gguf_text(tensor.name).c_str(), dims_text(tensor).c_str(),
                          std::string(architecture_.name).c_str());
+    }
+    if (n_further != 0) {
+      model_.warnings_.push_back("left out " + std::to_string(n_further) +
+                                 " tensors that predict further tokens");
     }
     return ok_status();
   }

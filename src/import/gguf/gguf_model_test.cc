@@ -116,7 +116,8 @@ INSTANTIATE_TEST_SUITE_P(
                     "smollm3", "olmo2_gqa", "olmo3", "granite", "ministral3", "glm4", "exaone4",
                     "cohere_biased", "cohere_normed", "granite4", "mpt_clipped", "cohere2",
                     "falcon", "falcon_groups", "gpt_neox", "starcoder2", "mpt", "mixtral",
-                    "qwen3_moe", "olmoe", "granitemoe", "qwen2_moe", "gpt_oss", "gpt_oss_floats"),
+                    "qwen3_moe", "olmoe", "granitemoe", "qwen2_moe", "gpt_oss", "gpt_oss_floats",
+                    "glm4_moe", "granitemoeshared", "phimoe"),
     [](const auto& test) { return std::string(test.param); });
 
 TEST(GgufModelTest, StoriesOfBothFormsAreOneModel) {

@@ -34,8 +34,8 @@ struct HfConfig {
   bool qkv_bias = false;
   bool attn_out_bias = false;
   bool ffn_bias = false;
-  bool head_norms =
-      false;  // norms of queries and keys, where not all models of the family have them
+  bool head_bias = false;   // of the output head, in families of which some have it
+  bool head_norms = false;  // of queries and keys, in families of which some have them
   // Of the table of tensors, where files name them otherwise than the architecture's others.
   std::string_view tensor_table;
   TernaryStorage ternary = TernaryStorage::kNone;

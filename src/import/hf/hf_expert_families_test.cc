@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 //
-// The config.json of published mixtures of experts: Mixtral, Qwens, OLMoE, Granite-MoE.
+// The config.json of published mixtures of experts: Mixtral, Qwens, OLMoE, GLM-4.5, Granite, Phi.
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -170,6 +170,121 @@ TEST(HfExpertFamiliesTest, GraniteOf1B) {
   EXPECT_EQ(s.residual_scale, 0.22F);
   EXPECT_EQ(s.logit_scale, 1.0F / 6.0F);
   EXPECT_EQ(s.attention_scale, 0.015625F);
+}
+
+Json glm45_air() {
+  return Json::parse(R"({"architectures":["Glm4MoeForCausalLM"],"attention_bias":true,
+    "attention_dropout":0.0,"eos_token_id":[151329,151336,151338],"first_k_dense_replace":1,
+    "head_dim":128,"hidden_act":"silu","hidden_size":4096,"initializer_range":0.02,
+    "intermediate_size":10944,"max_position_embeddings":131072,"model_type":"glm4_moe",
+    "moe_intermediate_size":1408,"n_group":1,"n_routed_experts":128,"n_shared_experts":1,
+    "norm_topk_prob":true,"num_attention_heads":96,"num_experts_per_tok":8,
+    "num_hidden_layers":46,"num_key_value_heads":8,"num_nextn_predict_layers":1,
+    "pad_token_id":151329,"partial_rotary_factor":0.5,"rms_norm_eps":1e-05,"rope_scaling":null,
+    "rope_theta":1000000,"routed_scaling_factor":1.0,"tie_word_embeddings":false,
+    "topk_group":1,"use_qk_norm":false,"vocab_size":151552})");
+}
+
+TEST(HfExpertFamiliesTest, Glm45Air) {
+  Json json = glm45_air();
+  HfConfig config = parsed(json);
+  const ModelSpec& s = config.spec;
+  EXPECT_EQ(s.architecture, "glm4moe");
+  expect_sizes(s, 4096, 46, 96, 8, 128, 10944);
+  expect_experts(s, 128, 8, 1408);
+  EXPECT_EQ(s.rope.dims, 64U);
+  EXPECT_EQ(s.shared_ffn, 1408U);
+  EXPECT_EQ(s.expert_scoring, ExpertScoring::kSigmoid);
+  EXPECT_TRUE(s.expert_renormalised);
+  EXPECT_EQ(s.expert_epsilon, 1e-20F);
+  EXPECT_EQ(s.expert_scale, 1.0F);
+  ASSERT_EQ(s.expert_layers.size(), 46U);
+  EXPECT_TRUE(!s.has_experts(0) && s.has_experts(1) && s.has_experts(45));
+  EXPECT_TRUE(config.qkv_bias && !config.attn_out_bias && !config.head_norms);
+  EXPECT_EQ(config.n_mtp_layers, 1U);
+
+  json["use_qk_norm"] = true;  // the large one
+  json["n_shared_experts"] = 2;
+  json["routed_scaling_factor"] = 2.5;
+  json["n_group"] = 8;
+  json["topk_group"] = 4;
+  json["norm_topk_prob"] = false;
+  json["first_k_dense_replace"] = 0;
+  config = parsed(json);
+  EXPECT_TRUE(config.head_norms && s.expert_layers.empty());
+  EXPECT_EQ(s.shared_ffn, 2816U);
+  EXPECT_EQ(s.expert_scale, 2.5F);
+  EXPECT_EQ(s.expert_groups, 8U);
+  EXPECT_EQ(s.expert_groups_used, 4U);
+  EXPECT_EQ(s.expert_epsilon, 0.0F);
+  for (const auto& [key, value] : std::initializer_list<std::pair<const char*, Json>>{
+           {"n_group", 7}, {"n_group", 0}, {"topk_group", 9}, {"topk_group", 0}}) {
+    Json wrong = json;
+    wrong[key] = value;
+    EXPECT_THAT(message_of(wrong), testing::ContainsRegex("group")) << key << value;
+  }
+  expect_statuses(glm45_air(), {});
+}
+
+TEST(HfExpertFamiliesTest, GraniteWithASharedExpert) {
+  Json json = Json::parse(R"({"architectures":["GraniteMoeSharedForCausalLM"],
+    "attention_bias":false,"attention_multiplier":0.0078125,"bos_token_id":0,"eos_token_id":0,
+    "embedding_multiplier":12,"hidden_act":"silu","hidden_size":1536,"intermediate_size":512,
+    "logits_scaling":6,"max_position_embeddings":131072,"model_type":"granitemoeshared",
+    "num_attention_heads":12,"num_experts_per_tok":6,"num_hidden_layers":40,
+    "num_key_value_heads":4,"num_local_experts":62,"residual_multiplier":0.22,
+    "rms_norm_eps":1e-05,"rope_theta":10000,"shared_intermediate_size":1024,
+    "tie_word_embeddings":true,"vocab_size":49160})");
+  ModelSpec s = parsed(json).spec;
+  EXPECT_EQ(s.architecture, "granitemoe");
+  expect_experts(s, 62, 6, 512);
+  EXPECT_EQ(s.shared_ffn, 1024U);
+  EXPECT_EQ(s.residual_scale, 0.22F);
+  json.erase("shared_intermediate_size");
+  s = parsed(json).spec;
+  EXPECT_EQ(s.shared_ffn, 0U);
+}
+
+Json phi35_moe() {
+  Json json = Json::parse(R"({"architectures":["PhiMoEForCausalLM"],"attention_bias":true,
+    "bos_token_id":1,"eos_token_id":32000,"hidden_act":"silu","hidden_size":4096,
+    "input_jitter_noise":0.01,"intermediate_size":6400,"lm_head_bias":true,
+    "max_position_embeddings":131072,"model_type":"phimoe","num_attention_heads":32,
+    "num_experts_per_tok":2,"num_hidden_layers":32,"num_key_value_heads":8,
+    "num_local_experts":16,"original_max_position_embeddings":4096,"rms_norm_eps":1e-05,
+    "rope_scaling":{"long_mscale":1.243163121016122,"original_max_position_embeddings":4096,
+    "short_mscale":1.243163121016122,"type":"longrope"},"rope_theta":10000.0,
+    "router_jitter_noise":0.01,"sliding_window":131072,"tie_word_embeddings":false,
+    "vocab_size":32064})");
+  json["rope_scaling"]["long_factor"] = std::vector<float>(64, 2.0F);
+  json["rope_scaling"]["short_factor"] = std::vector<float>(64, 1.0F);
+  return json;
+}
+
+TEST(HfExpertFamiliesTest, Phi35Moe) {
+  Json json = phi35_moe();
+  const HfConfig config = parsed(json);
+  ModelSpec s = config.spec;
+  EXPECT_EQ(s.architecture, "phimoe");
+  expect_sizes(s, 4096, 32, 32, 8, 128, 6400);
+  expect_experts(s, 16, 2, 6400);
+  EXPECT_EQ(s.norm, NormType::kLayerNorm);
+  EXPECT_EQ(s.norm_epsilon, 1e-5F);
+  EXPECT_EQ(s.expert_scoring, ExpertScoring::kSparsemixer);
+  EXPECT_EQ(s.expert_margin, 0.01F);
+  EXPECT_EQ(s.rope.scaling, RopeScaling::kLongrope);
+  EXPECT_EQ(s.rope.attention_factor, 1.243163121016122F);
+  EXPECT_EQ(s.rope.short_attention_factor, 0.0F);
+  EXPECT_TRUE(config.qkv_bias && config.attn_out_bias && config.head_bias);
+  json["rope_scaling"]["short_mscale"] = 1.1;
+  s = parsed(json).spec;
+  EXPECT_EQ(s.rope.attention_factor, 1.243163121016122F);
+  EXPECT_EQ(s.rope.short_attention_factor, 1.1F);
+  json["rope_scaling"].erase("short_mscale");
+  EXPECT_THAT(message_of(json), HasSubstr("short_mscale"));
+  expect_refused(phi35_moe(), "num_experts_per_tok", 3);
+  expect_refused(phi35_moe(), "rope_scaling", {{"type", "linear"}, {"factor", 2.0}});
+  expect_statuses(phi35_moe(), {});
 }
 
 }  // namespace

@@ -136,5 +136,44 @@ TEST(HfExpertTensorsTest, WhatIsMissingOrMisshapenIsNamed) {
   EXPECT_THAT(OpenedExperts(qwen2_config(), shapes).message, HasSubstr("layers.0.mlp.gate.weight"));
 }
 
+// The block behind the layers is left out, with a notice.
+TEST(HfExpertTensorsTest, Glm4MoeHasABlockOfFurtherTokens) {
+  Json config = qwen2_config();
+  config["architectures"] = {"Glm4MoeForCausalLM"};
+  for (const char* key : {"mlp_only_layers", "num_experts", "qkv_bias"}) config.erase(key);
+  config["n_routed_experts"] = 2;
+  config["first_k_dense_replace"] = 1;
+  config["num_nextn_predict_layers"] = 1;
+  auto shapes = qwen2_shapes();
+  const std::string at = "model.layers.1.mlp.";
+  shapes.erase(at + "shared_expert_gate.weight");
+  for (const char* name : {"gate", "up", "down"}) {
+    const std::string tail = std::string(".") + name + "_proj.weight";
+    shapes.erase(at + "shared_expert" + tail);
+    shapes[at + "shared_experts" + tail] = {5, 12};
+  }
+  shapes[at + "shared_experts.down_proj.weight"] = {12, 5};
+  const char* bias = "model.layers.1.mlp.gate.e_score_correction_bias";
+  shapes[bias] = {2};
+  shapes["model.layers.2.eh_proj.weight"] = {12, 24};
+  shapes["model.layers.2.mlp.gate.weight"] = {2, 12};
+  const OpenedExperts m(config, shapes);
+  ASSERT_NE(m.model, nullptr) << m.message;
+  EXPECT_EQ(m.read(1, K::kRouterCorrection), m.tensors.at(bias).values);
+  EXPECT_EQ(m.read(1, K::kSharedGate), m.tensors.at(at + "shared_experts.gate_proj.weight").values);
+  EXPECT_THAT(m.model->warnings(),
+              testing::Contains(HasSubstr("left out 2 tensors that predict further tokens")));
+  config["num_nextn_predict_layers"] = 0;
+  EXPECT_THAT(OpenedExperts(config, shapes).message, HasSubstr("model.layers.2."));
+  config["num_nextn_predict_layers"] = 1;
+  config["use_qk_norm"] = true;
+  EXPECT_THAT(OpenedExperts(config, shapes).message,
+              HasSubstr("\"model.layers.0.self_attn.q_norm.weight\" is missing"));
+  config["use_qk_norm"] = false;
+  shapes.erase(bias);
+  EXPECT_THAT(OpenedExperts(config, shapes).message,
+              HasSubstr("\"" + std::string(bias) + "\" is missing"));
+}
+
 }  // namespace
 }  // namespace qsf

@@ -190,4 +190,89 @@ Status parse_gpt_oss(ConfigFields& fields, HfConfig& config) {
   return fields.status();
 }
 
+// Beside the experts a shared one of equal weight.
+Status parse_granitemoeshared(ConfigFields& fields, HfConfig& config) {
+  config.spec.shared_ffn = fields.u32_or("shared_intermediate_size", 0, 0, 1U << 24);
+  QSF_RETURN_IF_ERROR(fields.status());
+  return parse_granitemoe(fields, config);
+}
+
+Status parse_glm4moe(ConfigFields& fields, HfConfig& config) {
+  ModelSpec& spec = config.spec;
+  spec.architecture = "glm4moe";
+  QSF_RETURN_IF_ERROR(parse_decoder(
+      fields, {.epsilon = 1e-5F, .n_heads = 96, .n_kv_heads = 8, .partial_rotary = 0.5}, spec));
+  QSF_RETURN_IF_ERROR(parse_silu(fields, spec));
+  config.qkv_bias = fields.boolean("attention_bias", false);
+  config.head_norms = fields.boolean("use_qk_norm", false);
+  const char* count = fields.has("num_local_experts") ? "num_local_experts" : "n_routed_experts";
+  QSF_RETURN_IF_ERROR(parse_experts(fields,
+                                    {.count_key = count,
+                                     .count = 128,
+                                     .used = 8,
+                                     .ffn_key = "moe_intermediate_size",
+                                     .ffn = 1408},
+                                    spec));
+  const std::uint32_t n_shared = fields.u32_or("n_shared_experts", 1, 1, 64);
+  const std::uint32_t n_dense = fields.u32_or("first_k_dense_replace", 1, 0, spec.n_layers - 1);
+  spec.expert_scale = fields.positive("routed_scaling_factor", 1.0F);
+  spec.expert_groups = fields.u32_or("n_group", 1, 1, spec.n_experts);
+  spec.expert_groups_used = fields.u32_or("topk_group", 1, 1, spec.n_experts);
+  spec.expert_renormalised = fields.boolean("norm_topk_prob", true);
+  QSF_RETURN_IF_ERROR(fields.status());
+  spec.expert_scoring = ExpertScoring::kSigmoid;
+  if (spec.expert_renormalised) spec.expert_epsilon = 1e-20F;
+  spec.shared_ffn = n_shared * spec.expert_ffn;
+  if (n_dense == 0) return ok_status();
+  spec.expert_layers.assign(spec.n_layers, 1);
+  std::fill_n(spec.expert_layers.begin(), n_dense, 0);
+  return ok_status();
+}
+
+namespace {
+
+// The factors of cos and sin are given, not derived: one for each list of factors of frequencies.
+Status parse_phimoe_scales(const ConfigFields& fields, RopeSpec& rope) {
+  const JsonValue* object = rope_object(fields);
+  if (object == nullptr || rope.scaling == RopeScaling::kNone) return ok_status();
+  if (rope.scaling != RopeScaling::kLongrope) {
+    return unsupported("rope_scaling: a scaling other than longrope is not supported for phimoe");
+  }
+  ConfigFields inner(*object);
+  rope.attention_factor = inner.positive("long_mscale", std::nullopt);
+  const float at_short = inner.positive("short_mscale", std::nullopt);
+  if (at_short != rope.attention_factor) rope.short_attention_factor = at_short;
+  return Status(inner.status()).with_context("rope_scaling");
+}
+
+}  // namespace
+
+Status parse_phimoe(ConfigFields& fields, HfConfig& config) {
+  ModelSpec& spec = config.spec;
+  spec.architecture = "phimoe";
+  QSF_RETURN_IF_ERROR(parse_decoder(fields,
+                                    {.norm = NormType::kLayerNorm,
+                                     .epsilon = 1e-5F,
+                                     .max_positions = 131072,
+                                     .n_kv_heads = 8,
+                                     .rope_theta = 1000000.0F},
+                                    spec));
+  QSF_RETURN_IF_ERROR(parse_silu(fields, spec));
+  QSF_RETURN_IF_ERROR(parse_phimoe_scales(fields, spec.rope));
+  config.qkv_bias = fields.boolean("attention_bias", false);
+  config.attn_out_bias = config.qkv_bias;
+  config.head_bias = fields.boolean("lm_head_bias", false);
+  QSF_RETURN_IF_ERROR(
+      parse_experts(fields, {.count_key = "num_local_experts", .count = 16, .used = 2}, spec));
+  if (spec.n_experts_used != 2) {
+    return unsupported("num_experts_per_tok: %u, expected the 2 that sparsemixer chooses",
+                       spec.n_experts_used);
+  }
+  spec.expert_scoring = ExpertScoring::kSparsemixer;
+  spec.expert_margin = fields.positive("router_jitter_noise", 0.01F);
+  const std::uint32_t window = fields.u32_or("sliding_window", 0, 1, kMaxExpertWindow);
+  if (window != 0) spec.sliding_window = {window};
+  return fields.status();
+}
+
 }  // namespace qsf

@@ -348,7 +348,8 @@ class HfModelMapper {
       case Storage::kPairedRopeOfHeads: at.paired = true; break;
       case Storage::kFusedGateUp:
         at.n_stored = 2 * n_outputs;
-        at.first = place.kind == TensorKind::kFfnGate ? 0 : n_outputs;
+        at.first =
+            place.kind == TensorKind::kFfnUp || place.kind == TensorKind::kSharedUp ? n_outputs : 0;
         break;
       case Storage::kMxfp4:
       case Storage::kStacked:
@@ -382,7 +383,7 @@ class HfModelMapper {
 
   Status map_head() {
     QSF_RETURN_IF_ERROR(map_head_weight());
-    if (!table_.head_bias) return ok_status();
+    if (!table_.head_bias && !model_.config_.head_bias) return ok_status();
     return map_tensor(model_.sections_.back(), "lm_head.bias", {TensorKind::kHeadBias, ""});
   }
 

@@ -231,6 +231,21 @@ constexpr TensorPlace kQwen3MoeLayer[] = {
     {K::kFfnUp, "mlp.up_proj.weight", S::kPlain, P::kDense},
     {K::kFfnDown, "mlp.down_proj.weight", S::kPlain, P::kDense},
     {K::kRouter, "mlp.gate.weight", S::kPlain, P::kExperts}};
+// As Mixtral's, with biases of norms and others.
+constexpr TensorPlace kPhimoeLayer[] = {
+    {K::kAttnNorm, "input_layernorm.weight"},
+    {K::kAttnNormBias, "input_layernorm.bias"},
+    {K::kAttnQ, "self_attn.q_proj.weight"},
+    {K::kAttnQBias, "self_attn.q_proj.bias", S::kPlain, P::kQkvBias},
+    {K::kAttnK, "self_attn.k_proj.weight"},
+    {K::kAttnKBias, "self_attn.k_proj.bias", S::kPlain, P::kQkvBias},
+    {K::kAttnV, "self_attn.v_proj.weight"},
+    {K::kAttnVBias, "self_attn.v_proj.bias", S::kPlain, P::kQkvBias},
+    {K::kAttnO, "self_attn.o_proj.weight"},
+    {K::kAttnOBias, "self_attn.o_proj.bias", S::kPlain, P::kAttnOutBias},
+    {K::kFfnNorm, "post_attention_layernorm.weight"},
+    {K::kFfnNormBias, "post_attention_layernorm.bias"},
+    {K::kRouter, "block_sparse_moe.gate.weight"}};
 constexpr TensorPlace kQwen2MoeLayer[] = {
     {K::kAttnNorm, "input_layernorm.weight"},
     {K::kAttnQ, "self_attn.q_proj.weight"},
@@ -249,6 +264,27 @@ constexpr TensorPlace kQwen2MoeLayer[] = {
     {K::kSharedGate, "mlp.shared_expert.gate_proj.weight", S::kPlain, P::kShared},
     {K::kSharedUp, "mlp.shared_expert.up_proj.weight", S::kPlain, P::kShared},
     {K::kSharedDown, "mlp.shared_expert.down_proj.weight", S::kPlain, P::kShared}};
+// Norms of heads in some. Further blocks, which predict more tokens, are left out.
+constexpr TensorPlace kGlm4MoeLayer[] = {
+    {K::kAttnNorm, "input_layernorm.weight"},
+    {K::kAttnQ, "self_attn.q_proj.weight"},
+    {K::kAttnQBias, "self_attn.q_proj.bias", S::kPlain, P::kQkvBias},
+    {K::kQNorm, "self_attn.q_norm.weight", S::kPlain, P::kHeadNorms},
+    {K::kAttnK, "self_attn.k_proj.weight"},
+    {K::kAttnKBias, "self_attn.k_proj.bias", S::kPlain, P::kQkvBias},
+    {K::kKNorm, "self_attn.k_norm.weight", S::kPlain, P::kHeadNorms},
+    {K::kAttnV, "self_attn.v_proj.weight"},
+    {K::kAttnVBias, "self_attn.v_proj.bias", S::kPlain, P::kQkvBias},
+    {K::kAttnO, "self_attn.o_proj.weight"},
+    {K::kFfnNorm, "post_attention_layernorm.weight"},
+    {K::kFfnGate, "mlp.gate_proj.weight", S::kPlain, P::kDense},
+    {K::kFfnUp, "mlp.up_proj.weight", S::kPlain, P::kDense},
+    {K::kFfnDown, "mlp.down_proj.weight", S::kPlain, P::kDense},
+    {K::kRouter, "mlp.gate.weight", S::kPlain, P::kExperts},
+    {K::kRouterCorrection, "mlp.gate.e_score_correction_bias", S::kPlain, P::kExperts},
+    {K::kSharedGate, "mlp.shared_experts.gate_proj.weight", S::kPlain, P::kShared},
+    {K::kSharedUp, "mlp.shared_experts.up_proj.weight", S::kPlain, P::kShared},
+    {K::kSharedDown, "mlp.shared_experts.down_proj.weight", S::kPlain, P::kShared}};
 // As Qwen 3's, with norms of queries and keys that run over all heads.
 constexpr TensorPlace kOlmoeLayer[] = {
     {K::kAttnNorm, "input_layernorm.weight"},
@@ -282,7 +318,10 @@ constexpr TensorPlace kGraniteMoeLayer[] = {
     {K::kAttnO, "self_attn.o_proj.weight"},
     {K::kAttnOBias, "self_attn.o_proj.bias", S::kPlain, P::kAttnOutBias},
     {K::kFfnNorm, "post_attention_layernorm.weight"},
-    {K::kRouter, "block_sparse_moe.router.layer.weight"}};
+    {K::kRouter, "block_sparse_moe.router.layer.weight"},
+    {K::kSharedGate, "shared_mlp.input_linear.weight", S::kFusedGateUp, P::kShared},
+    {K::kSharedUp, "shared_mlp.input_linear.weight", S::kFusedGateUp, P::kShared},
+    {K::kSharedDown, "shared_mlp.output_linear.weight", S::kPlain, P::kShared}};
 constexpr TensorPlace kGraniteMoeExperts[] = {
     {K::kExpertGate, "block_sparse_moe.input_linear.weight", S::kStackedGateUp},
     {K::kExpertUp, "block_sparse_moe.input_linear.weight", S::kStackedGateUp},
@@ -564,6 +603,21 @@ constexpr TensorTable kTables[] = {
      .final = kNormFinal,
      .experts = kQwenExperts,
      .stacked_experts = kQwenStackedExperts},
+    {.architecture = "glm4moe",
+     .base_prefix = "model.",
+     .layer_prefix = "layers.",
+     .embedding = kEmbedTokens,
+     .layer = kGlm4MoeLayer,
+     .final = kNormFinal,
+     .experts = kQwenExperts,
+     .stacked_experts = kQwenStackedExperts},
+    {.architecture = "phimoe",
+     .base_prefix = "model.",
+     .layer_prefix = "layers.",
+     .embedding = kEmbedTokens,
+     .layer = kPhimoeLayer,
+     .final = kStablelmFinal,
+     .experts = kMixtralExperts},
     {.architecture = "qwen3moe",
      .base_prefix = "model.",
      .layer_prefix = "layers.",

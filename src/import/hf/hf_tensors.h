@@ -46,7 +46,7 @@ enum class Presence : std::uint8_t {
   kQkvBias,  // as HfConfig says; so are the next three
   kAttnOutBias,
   kFfnBias,
-  kHeadNorms,
+  kHeadNorms,   // as HfConfig says
   kSequential,  // not with ModelSpec::parallel_block
   kDense,       // layers without experts
   kExperts,     // layers with experts

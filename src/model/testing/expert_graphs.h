@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 //
 // Graphs of mixtures of experts for the decoder's tests, as changes of a plain LLaMA's spec of two
-// layers: dense layers among those with experts, shared experts.
+// layers: dense layers among those with experts, shared experts, rules of routing.
 
 #ifndef QSF_MODEL_TESTING_EXPERT_GRAPHS_H_
 #define QSF_MODEL_TESTING_EXPERT_GRAPHS_H_
@@ -13,7 +13,24 @@ namespace qsf::testing_support {
 struct ExpertGraph {
   const char* name;
   void (*change)(ModelSpec&);
+  std::uint32_t context = 32;  // what the model is opened for
 };
+
+inline void set_phimoe(ModelSpec& s) {
+  s.architecture = "phimoe";
+  s.norm = NormType::kLayerNorm;
+  s.rope.scaling = RopeScaling::kLongrope;
+  s.rope.original_context = 32;
+  s.rope.attention_factor = 1.3F;
+  s.rope.short_attention_factor = 0.8F;
+  s.rope.short_factors = {1.0F, 1.1F, 1.5F, 2.0F};
+  s.rope.long_factors = {1.3F, 4.0F, 20.0F, 30.0F};
+  s.n_experts = 5;
+  s.n_experts_used = 2;
+  s.expert_ffn = 20;
+  s.expert_scoring = ExpertScoring::kSparsemixer;
+  s.expert_margin = 0.2F;
+}
 
 inline constexpr ExpertGraph kExpertGraphs[] = {
     {"qwen3moe_dense_layer",
@@ -46,6 +63,43 @@ inline constexpr ExpertGraph kExpertGraphs[] = {
        s.shared_ffn = 28;
        s.expert_layers = {0, 1, 1};
      }},
+    {"glm4moe",
+     [](ModelSpec& s) {
+       s.architecture = "glm4moe";
+       s.n_layers = 3;
+       s.rope.dims = 4;
+       s.n_experts = 6;
+       s.n_experts_used = 3;
+       s.expert_ffn = 12;
+       s.expert_renormalised = true;
+       s.expert_scoring = ExpertScoring::kSigmoid;
+       s.expert_epsilon = 1e-20F;
+       s.expert_scale = 1.7F;
+       s.expert_layers = {0, 1, 1};
+       s.shared_ffn = 24;
+     }},
+    {"sigmoid_groups",
+     [](ModelSpec& s) {
+       s.architecture = "glm4moe";
+       s.n_experts = 12;
+       s.n_experts_used = 4;
+       s.expert_ffn = 12;
+       s.expert_scoring = ExpertScoring::kSigmoid;
+       s.expert_groups = 4;
+       s.expert_groups_used = 2;
+     }},
+    {"sigmoid_with_epsilon",
+     [](ModelSpec& s) {
+       s.architecture = "mixtral";
+       s.n_experts = 5;
+       s.n_experts_used = 2;
+       s.expert_ffn = 20;
+       s.expert_renormalised = true;
+       s.expert_scoring = ExpertScoring::kSigmoid;
+       s.expert_epsilon = 0.5F;
+     }},
+    {"phimoe_short", set_phimoe},
+    {"phimoe_long", set_phimoe, 33},
 };
 
 }  // namespace qsf::testing_support

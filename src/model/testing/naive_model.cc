@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cmath>
 #include <cstring>
+#include <limits>
 #include <numbers>
 #include <numeric>
 
@@ -71,6 +72,7 @@ NaiveModel::NaiveModel(ModelSpec spec, std::uint64_t seed) : spec_(std::move(spe
           value = normal * 2.0F / std::sqrt(static_cast<float>(rule.cols));
         } else {
           value = name.ends_with("bias") ? 0.3F * normal : 1.0F + 0.3F * normal;
+          if (rule.kind == TensorKind::kRouterCorrection) value /= 4.0F;  // every expert is chosen
         }
       }
       weights_[{section, rule.kind, rule.expert}] = std::move(values);
@@ -200,7 +202,10 @@ void NaiveModel::rotate(Row& x, std::uint32_t layer, std::uint32_t position,
                         std::uint32_t context) const {
   const LayerRope rope = spec_.rope_of(layer);
   if (rope == LayerRope::kNone) return;
-  const double factor = rope == LayerRope::kLocal ? 1.0 : spec_.rope.attention_factor;
+  const bool is_short = context <= spec_.rope.original_context;
+  const float at_short = spec_.rope.short_attention_factor;
+  double factor = is_short && at_short != 0.0F ? at_short : spec_.rope.attention_factor;
+  if (rope == LayerRope::kLocal) factor = 1.0;
   const std::uint32_t n_pairs = spec_.rope_dims() / 2;
   for (std::size_t head = 0; head < x.size(); head += spec_.head_dim) {
     for (std::uint32_t i = 0; i < n_pairs; ++i) {
@@ -294,20 +299,68 @@ NaiveModel::Row NaiveModel::shared_expert(std::uint32_t section, const Row& x) c
   return out;
 }
 
-NaiveModel::Row NaiveModel::experts(std::uint32_t section, const Row& x) const {
-  const Row scores = product(section, TensorKind::kRouter, TensorKind::kRouterBias, x);
-  std::vector<std::uint32_t> order(scores.size());
-  std::iota(order.begin(), order.end(), 0U);
-  std::stable_sort(order.begin(), order.end(),
-                   [&](std::uint32_t a, std::uint32_t b) { return scores[a] > scores[b]; });
-  double total = 0;
-  for (std::size_t i = 0; i < order.size(); ++i) {
-    const bool counts = !spec_.expert_renormalised || i < spec_.n_experts_used;
-    if (counts) total += std::exp(scores[order[i]]);
+// The same of sparsemixer.
+NaiveModel::Row NaiveModel::mixed(Row scores) const {
+  Row row_weights(scores.size());
+  for (int turn = 0; turn < 2; ++turn) {
+    const auto best = std::max_element(scores.begin(), scores.end());
+    double total = 0;
+    for (const double score : scores) {
+      const bool near =
+          (*best - score) / std::max(std::fabs(score), *best) <= 2 * spec_.expert_margin;
+      if (near) total += std::exp(score - *best);
+    }
+    row_weights[static_cast<std::size_t>(best - scores.begin())] = 1.0 / total;
+    *best = -std::numeric_limits<double>::infinity();
   }
+  return row_weights;
+}
+
+// Returns the weight of every expert by the scores of a row, 0 for those that do not take it.
+NaiveModel::Row NaiveModel::routed(std::uint32_t section, const Row& scores) const {
+  if (spec_.expert_scoring == ExpertScoring::kSparsemixer) return mixed(scores);
+  const bool sigmoid = spec_.expert_scoring == ExpertScoring::kSigmoid;
+  const Weights& bias = weights(section, TensorKind::kRouterCorrection);
+  Row parts(scores.size());  // what the weights are made of
+  Row ranks(scores.size());  // what chooses
+  for (std::size_t e = 0; e < scores.size(); ++e) {
+    parts[e] = sigmoid ? 1.0 / (1.0 + std::exp(-scores[e])) : std::exp(scores[e]);
+    ranks[e] = parts[e] + (bias.empty() ? 0.0 : bias[e]);
+  }
+  const std::size_t in_group = scores.size() / spec_.expert_groups;
+  std::vector<std::pair<double, std::size_t>> groups;
+  for (std::size_t group = 0; group < spec_.expert_groups; ++group) {
+    const auto first = ranks.begin() + static_cast<std::ptrdiff_t>(group * in_group);
+    Row best(first, first + static_cast<std::ptrdiff_t>(in_group));
+    std::sort(best.rbegin(), best.rend());
+    groups.emplace_back(-(best[0] + best[1]), group);
+  }
+  std::sort(groups.begin(), groups.end());
+  std::vector<std::size_t> order;
+  for (std::uint32_t i = 0; i < spec_.expert_groups_used; ++i) {
+    for (std::size_t e = 0; e < in_group; ++e) order.push_back(groups[i].second * in_group + e);
+  }
+  std::sort(order.begin(), order.end());
+  std::stable_sort(order.begin(), order.end(),
+                   [&](std::size_t a, std::size_t b) { return ranks[a] > ranks[b]; });
+  order.resize(spec_.n_experts_used);
+  double total = spec_.expert_epsilon;
+  if (spec_.expert_renormalised) {
+    for (const std::size_t e : order) total += parts[e];
+  } else {
+    total = sigmoid ? 1.0 : std::accumulate(parts.begin(), parts.end(), 0.0);
+  }
+  Row row_weights(scores.size());
+  for (const std::size_t e : order) row_weights[e] = spec_.expert_scale * parts[e] / total;
+  return row_weights;
+}
+
+NaiveModel::Row NaiveModel::experts(std::uint32_t section, const Row& x) const {
+  const Row weights =
+      routed(section, product(section, TensorKind::kRouter, TensorKind::kRouterBias, x));
   Row sum = shared_expert(section, x);
-  for (std::uint32_t i = 0; i < spec_.n_experts_used; ++i) {
-    const std::uint32_t expert = order[i];
+  for (std::uint32_t expert = 0; expert < spec_.n_experts; ++expert) {
+    if (weights[expert] == 0.0) continue;
     Row inner = product(section, TensorKind::kExpertUp, TensorKind::kExpertUpBias, x, expert);
     const Row gate =
         product(section, TensorKind::kExpertGate, TensorKind::kExpertGateBias, x, expert);
@@ -317,7 +370,7 @@ NaiveModel::Row NaiveModel::experts(std::uint32_t section, const Row& x) const {
     const Row out =
         product(section, TensorKind::kExpertDown, TensorKind::kExpertDownBias, inner, expert);
     for (std::size_t c = 0; c < sum.size(); ++c) {
-      sum[c] += std::exp(scores[expert]) / total * out[c];
+      sum[c] += weights[expert] * out[c];
     }
   }
   return sum;

@@ -83,6 +83,8 @@ class NaiveModel {
   Row embedded(std::uint32_t token, std::size_t position) const;
   Row scaled(Row y) const;  // by the residual scale
   Row ffn(std::uint32_t section, const Row& x) const;
+  Row mixed(Row scores) const;
+  Row routed(std::uint32_t section, const Row& scores) const;
   Row shared_expert(std::uint32_t section, const Row& x) const;
   Row experts(std::uint32_t section, const Row& x) const;
   Status write_section(QsfWriter& writer, SectionKind kind, std::uint32_t section) const;
