@@ -7,6 +7,8 @@ change the logits, windows and caps so tight that they take effect. make_golden_
 weights.
 """
 
+from golden_state_configs import state_models
+
 MAX_TOKENS = 544  # 512 prompt tokens, 20 more, and a rest to show the last position
 
 ARCHITECTURES = {
@@ -18,7 +20,7 @@ ARCHITECTURES = {
     "granitemoe": "GraniteMoeForCausalLM", "mixtral": "MixtralForCausalLM",
     "olmoe": "OlmoeForCausalLM", "qwen2_moe": "Qwen2MoeForCausalLM",
     "qwen3_moe": "Qwen3MoeForCausalLM",
-    "llama": "LlamaForCausalLM", "ministral3": "Ministral3ForCausalLM",
+    "lfm2": "Lfm2ForCausalLM", "llama": "LlamaForCausalLM", "ministral3": "Ministral3ForCausalLM",
     "mistral": "MistralForCausalLM", "mpt": "MPTForCausalLM", "olmo2": "Olmo2ForCausalLM",
     "olmo3": "Olmo3ForCausalLM", "opt": "OPTForCausalLM", "phi": "PhiForCausalLM",
     "phi3": "Phi3ForCausalLM", "phimoe": "PhiMoEForCausalLM", "qwen2": "Qwen2ForCausalLM", "qwen3": "Qwen3ForCausalLM",
@@ -496,6 +498,7 @@ MODELS = {
     "mpt_heads": (
         mpt_config(49, softmax_scale=0.2, d_model=36, n_heads=6, n_layers=3,
                    torch_dtype="float16"), {}),
+    **state_models(small_config, MAX_TOKENS),
 }
 
 # These have seeds of their own, so that models may be added before them.

@@ -4,7 +4,8 @@
 import copy
 import typing
 
-from golden_layouts import head_shape, head_views, rotated_columns, turns_neighbours
+from golden_layouts import (head_shape, head_views, is_head_norm_gain, rotated_columns,
+                            turns_neighbours)
 
 
 class Fault(typing.NamedTuple):
@@ -101,7 +102,7 @@ def interleaved_kv_map(config, state):
         if "q" in (views := head_views(config, name, tensor)):
             heads = views["q"].reshape(n_heads, width, *tensor.shape[1:])
             views["q"][:] = heads[head_in].view(views["q"].shape)
-        elif name.endswith((".o_proj.weight", ".self_attn.dense.weight",
+        elif name.endswith((".o_proj.weight", ".self_attn.out_proj.weight", ".self_attn.dense.weight",
                             ".self_attention.dense.weight")):
             columns = tensor.view(tensor.shape[0], n_heads, width)
             columns[:] = columns[:, head_in].clone()
@@ -119,7 +120,7 @@ def reordered_columns(config, state, order, parts=("weight", "bias")):
             if letter in views and name.endswith(parts):
                 axis = views[letter].dim() - tensor.dim()
                 views[letter][:] = views[letter].clone().movedim(axis, 0)[order].movedim(0, axis)
-        if "weight" in parts and name.endswith(("q_norm.weight", "k_norm.weight")):
+        if "weight" in parts and is_head_norm_gain(name):
             tensor[:] = tensor.view(-1, len(order))[:, order].reshape(tensor.shape)
 
     return edited(state, edit)

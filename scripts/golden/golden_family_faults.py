@@ -9,6 +9,7 @@ from golden_edits import (Fault, blocks_as_fused, edited, exchanged, fused_as_bl
 from golden_gpt_oss import gpt_oss_faults
 from golden_layouts import head_shape, is_norm_gain
 from golden_position_faults import alibi_faults
+from golden_state_faults import lfm2_faults
 
 
 def _dropped(config, state, *parts):
@@ -250,7 +251,7 @@ FAMILIES = {
     "gpt_neox": _gpt_neox_faults, "granite": _granite_faults, "ministral3": _ministral3_faults,
     "mixtral": expert_faults, "qwen3_moe": _qwen3_moe_faults, "olmoe": _olmoe_faults,
     "granitemoe": granitemoe_faults, "granitemoehybrid": _granite4_faults,
-    "gpt_oss": gpt_oss_faults,
+    "gpt_oss": gpt_oss_faults, "lfm2": lfm2_faults,
     "mpt": _mpt_faults, "olmo2": _olmo2_faults, "olmo3": _olmo2_faults, "opt": _opt_faults,
     "phi": _phi_faults, "phi3": _phi3_faults, "qwen3": head_norm_faults,
     "stablelm": _stablelm_faults, "starcoder2": _starcoder2_faults,

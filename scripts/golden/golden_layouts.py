@@ -11,13 +11,14 @@ import math
 WITHOUT_ROTATION = ("gpt2", "opt", "bloom", "mpt")
 ADDS_ONE_TO_GAINS = ("gemma", "gemma2", "gemma3_text")
 # Families whose published files say nothing about the head, or nothing about the base of RoPE.
-TIED_BY_DEFAULT = ("cohere", "cohere2", "falcon", "gemma3_text", "mpt", "smollm3", "starcoder2")
+TIED_BY_DEFAULT = ("cohere", "cohere2", "falcon", "gemma3_text", "lfm2", "mpt", "smollm3",
+                   "starcoder2")
 DEFAULT_THETA = {"gemma3_text": 1e6, "olmo3": 5e5}
 # Every how many layers one sees everything, where the file does not say.
 DEFAULT_PATTERN = {"gemma3_text": 6, "olmo3": 4, "cohere2": 4, "gpt_oss": 2}
 ROPE_KEYS = ("rope_theta", "rope_local_base_freq", "rope_scaling", "rope_parameters",
              "partial_rotary_factor", "rotary_emb_base", "rotary_pct")
-EPSILON_KEYS = ("norm_epsilon", "layer_norm_epsilon", "layer_norm_eps", "rms_norm_eps")
+EPSILON_KEYS = ("norm_epsilon", "layer_norm_epsilon", "layer_norm_eps", "rms_norm_eps", "norm_eps")
 ACTIVATION_KEYS = ("hidden_act", "hidden_activation", "activation_function")
 
 
@@ -31,17 +32,33 @@ def first_key(config, keys):
 
 
 def is_tied(config):
-    return config.get("tie_word_embeddings", config["model_type"] in TIED_BY_DEFAULT)
+    by_default = config.get("tie_embedding", config["model_type"] in TIED_BY_DEFAULT)
+    return config.get("tie_word_embeddings", by_default)
 
 
 def count_layers(config):
     return config[first_key(config, ("num_hidden_layers", "n_layers", "n_layer"))]
 
 
+def attention_layers(config):
+    """Returns the layers with attention; the others have a state."""
+    if config["model_type"] == "lfm2":
+        kinds = config.get("layer_types")
+        return [layer for layer in range(count_layers(config))
+                if (kinds[layer] == "full_attention" if kinds
+                    else layer in config["full_attn_idxs"])]
+    return list(range(count_layers(config)))
+
+
 def is_norm_gain(name):
     return "norm.weight" in name or name.endswith(
         (".ln_1.weight", ".ln_2.weight", "ln_f.weight", ".ln_attn.weight", ".ln_mlp.weight",
          ".norm_1.weight", ".norm_2.weight", ".norm_f.weight"))
+
+
+def is_head_norm_gain(name):
+    return name.endswith(("q_norm.weight", "k_norm.weight", "q_layernorm.weight",
+                          "k_layernorm.weight"))
 
 
 def is_embedding(name):
@@ -185,7 +202,9 @@ def with_rope(config, kind, scaled=True, **changes):
 
 
 def layer_kinds(config):
-    """Returns "sliding_attention" or "full_attention" for each layer."""
+    """Returns "sliding_attention" or "full_attention" for each layer with attention."""
+    if len(attention_layers(config)) < count_layers(config):
+        return ["full_attention"] * len(attention_layers(config))
     n_layers, family = count_layers(config), config["model_type"]
     windowed = [bool(config.get("sliding_window"))] * n_layers
     if family in ("qwen2", "qwen3"):

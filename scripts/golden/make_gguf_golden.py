@@ -34,7 +34,7 @@ MODELS = {
     "falcon_groups": "falcon", "gpt_neox": "gptneox", "starcoder2": "starcoder2", "mpt": "mpt",
     "qwen2_moe": "qwen2moe", "glm4_moe": "glm4moe", "granitemoeshared": "granitemoe",
     "phimoe": "phimoe", "mixtral": "llama", "qwen3_moe": "qwen3moe", "olmoe": "olmoe",
-    "granitemoe": "granitemoe", "gpt_oss": "gpt-oss", "gpt_oss_floats": "gpt-oss",
+    "granitemoe": "granitemoe", "gpt_oss": "gpt-oss", "gpt_oss_floats": "gpt-oss", "lfm2": "lfm2",
 }
 # Architectures whose queries and keys rotate in pairs, though the folders' rotate in halves.
 IN_PAIRS = ("llama", "smollm3", "granite", "granitemoe", "mistral3")
@@ -109,6 +109,8 @@ def change(arch, name, values, config):
         return np.ascontiguousarray(values.T)
     if name.endswith(".shared_expert_gate.weight"):
         return values[0]
+    if name.endswith(".conv.conv.weight"):
+        return values[:, 0]
     if ".query_key_value." in name:
         return qkv_apart(arch, values, config)
     return values
@@ -277,12 +279,18 @@ def add_keys(writer, arch, config, tensors, names):
     else:
         writer.add_feed_forward_length(down.shape[0] if arch == "gpt2" else down.shape[1])
     writer.add_head_count(n_heads)
-    writer.add_head_count_kv(n_kv)
+    attending = layouts.attention_layers(config)
+    if len(attending) < layouts.count_layers(config):
+        writer.add_head_count_kv([n_kv if layer in attending else 0
+                                  for layer in range(layouts.count_layers(config))])
+        writer.add_shortconv_l_cache(config["conv_L_cache"])
+    else:
+        writer.add_head_count_kv(n_kv)
     if "head_dim" in config and arch != "granite":
         writer.add_key_length(width)
         writer.add_value_length(width)
     epsilon = config.get(layouts.first_key(config, layouts.EPSILON_KEYS), 1e-5)
-    if "rms_norm_eps" in config:
+    if "rms_norm_eps" in config or arch == "lfm2":
         writer.add_layer_norm_rms_eps(epsilon)
     else:
         writer.add_layer_norm_eps(epsilon)

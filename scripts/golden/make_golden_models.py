@@ -56,8 +56,8 @@ import golden_gpt_oss
 from golden_configs import MAX_TOKENS
 from golden_expert_configs import EXPERT_MODELS
 from golden_faults import exemption, planted_faults
-from golden_layouts import (WITHOUT_ROTATION, gain_offset, has_experts, head_views, is_embedding,
-                            is_norm_gain, is_router, is_tied, layer_kinds, published_experts,
+from golden_layouts import (WITHOUT_ROTATION, attention_layers, gain_offset, has_experts,
+                            head_views, is_embedding, is_head_norm_gain, is_norm_gain, is_router, is_tied, layer_kinds, published_experts,
                             rope_by_kind, rope_frequencies, text_config)
 
 MODELS = {**golden_configs.MODELS, **EXPERT_MODELS, **golden_gpt_oss.GPT_OSS_MODELS,
@@ -181,13 +181,14 @@ def score_std(model, tokens):
 def scale_scores(model, config, tokens, factors):
     """Multiplies the queries and keys of each layer by the square root of its factor."""
     state = model.state_dict()
-    normed = any(name.endswith("q_norm.weight") for name in state)
+    normed = any(is_head_norm_gain(name) for name in state)
+    factors = dict(zip(attention_layers(config), factors))
     offset = gain_offset(config)
     for name, tensor in state.items():
         numbers = [int(p) for p in name.split(".") if p.isdigit()]
         if ".c_attn.weight" in name:
             tensor[:, : 2 * tensor.shape[1] // 3] *= factors[numbers[0]] ** 0.5
-        elif name.endswith(("q_norm.weight", "k_norm.weight")):
+        elif is_head_norm_gain(name):
             tensor.add_(offset).mul_(factors[numbers[0]] ** 0.5).sub_(offset)
         elif name.endswith(".weight") and config["model_type"] != "gpt2" and not normed:
             views = head_views(config, name, tensor)  # a norm would undo what is scaled before it

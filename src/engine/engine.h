@@ -79,7 +79,8 @@ struct EngineOptions {
   std::uint32_t max_passes_in_flight = 1;  // between begin_step() and end_step()
   bool record_passes = false;              // for message_of()
   // Prompts of equal GenerateOptions::prefix_key share pages of the KV cache where they begin
-  // alike. Only with KvPolicy::kFull, and full or chunked attention.
+  // alike. Only with KvPolicy::kFull, and full or chunked attention; a model with layers that have
+  // a state goes without it, with a warning.
   bool prefix_cache = false;
   // Shares pages with generated rows too. A text may then depend on what is in the prefix cache.
   bool reuse_answers = false;

@@ -26,6 +26,7 @@
 #include "kv/prefix_tree.h"
 #include "kv/sparse_prefill_state.h"
 #include "kv/spilled_kv_store.h"
+#include "kv/state_cache.h"
 #include "memory/arena.h"
 #include "model/decoder.h"
 #include "ops/backend.h"
@@ -58,8 +59,10 @@ struct Engine::Impl {
   std::unique_ptr<Backend> backend;
   std::vector<SparsePrefillState> sparse_prefill;  // by SequenceId; empty without sparse prefill
   std::vector<H2oEviction> h2o_eviction;           // by SequenceId; empty without KvPolicy::kH2o
+  std::optional<StateCache> states;                // of a model with layers that have one
   std::unique_ptr<PrefixFolder> prefix_folder;     // with EngineOptions::prefix_folder
   std::optional<PrefixTree> prefix_tree;           // with EngineOptions::prefix_cache
+  bool ignores_prefix_keys = false;  // asked for a prefix cache that this model cannot have
   // By SequenceId; how many rows, from the first, may enter the prefix cache: prompt rows, whose
   // bits follow from the tokens alone. Rows read from a file may be of any role.
   std::vector<std::uint32_t> n_shareable;
@@ -141,6 +144,11 @@ struct Engine::Impl {
   // (SparsePrefillState::truncate, H2oEviction::truncate).
   void truncate(SequenceId sequence, std::uint32_t n_slots) noexcept;
 
+  // Lets a sequence return to its present length, whatever passes follow, until a later call.
+  void keep_length(SequenceId sequence) noexcept;
+  // Makes a sequence of the rows of another.
+  Result<SequenceId> fork(SequenceId origin);
+
   // Appends to `positions` the slots that the next prompt row of a sequence attends to, in one
   // layer and KV head; ascending.
   void add_visible(SequenceId sequence, std::uint32_t layer, std::uint32_t kv_head,
@@ -179,6 +187,8 @@ struct Engine::Impl {
   Status compute(PassInFlight& pass);
   std::size_t plan_rows(PassInFlight& pass, RowRole role, std::size_t n_rows);
   void retire(Generation& member, StepCounts& counts);
+  void begin_states(const PassInFlight& pass) noexcept;
+  void commit_states(const PassInFlight& pass) noexcept;
   void count_work(std::span<const PassPart> parts, bool done, std::uint64_t elapsed_ns);
   Status apply(const SequenceChange& change);
 };

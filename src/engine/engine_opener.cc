@@ -116,6 +116,7 @@ Status EngineOpener::read_directories(const std::string& path) {
   QSF_ASSIGN_OR_RETURN(QsfReader reader, QsfReader::open(std::move(file)));
   impl_->reader.emplace(std::move(reader));
   QSF_RETURN_IF_ERROR(check_tensors(*impl_->reader));
+  if (spec().has_state()) leave_out_prefix_cache();
   QSF_RETURN_IF_ERROR(check_options(impl_->options, spec()).with_context(path));
   if (const SectionInfo* section = impl_->reader->find_section("tokenizer")) {
     std::array<std::byte, kSectionHeaderBytes> header{};
@@ -334,6 +335,28 @@ Status EngineOpener::make_h2o_evictions() {
   return ok_status();
 }
 
+// Pages hold keys and values alone, so a text cannot begin with those of another.
+void EngineOpener::leave_out_prefix_cache() {
+  EngineOptions& options = impl_->options;
+  if (!options.prefix_cache) return;
+  options.log.warning(
+      "prefix cache: off, because layers of this model have a state that its pages do not hold");
+  options.prefix_cache = options.reuse_answers = false;
+  options.prefix_folder.clear();
+  options.prefix_folder_bytes = 0;
+  impl_->ignores_prefix_keys = true;
+}
+
+void EngineOpener::make_states() {
+  const StateShape shape = state_shape(spec());
+  if (shape.n_layers == 0) return;
+  const MutableByteSpan memory = impl_->arena->carve(impl_->plan.regions.states);
+  impl_->states.emplace(StateCache::create(shape, impl_->options.n_sequences, memory));
+  // Within a budget memory is populated before work starts, so that a growing text takes no more.
+  if (impl_->options.ram_budget_bytes != 0) touch_pages(memory);
+  impl_->backend->attach_states(*impl_->states);
+}
+
 Status EngineOpener::make_decoder() {
   Backend& backend = *impl_->backend;
   const EnginePlan& plan = impl_->plan;
@@ -349,6 +372,7 @@ Status EngineOpener::make_decoder() {
   backend.attach_kv(*impl_->kv_store);
   QSF_RETURN_IF_ERROR(make_sparse_prefill_states());
   QSF_RETURN_IF_ERROR(make_h2o_evictions());
+  make_states();
   backend.attach_scratch(pass_limits(spec(), impl_->options, plan.max_context, plan.rows_per_pass),
                          impl_->arena->carve(plan.regions.backend_scratch));
 

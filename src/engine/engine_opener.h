@@ -43,6 +43,8 @@ class EngineOpener {
   Status make_prefix_cache(const KvShape& shape);
   Status make_sparse_prefill_states();
   Status make_h2o_evictions();
+  void make_states();
+  void leave_out_prefix_cache();
   Status make_decoder();
   void describe_reading();
   void log_plan() const;

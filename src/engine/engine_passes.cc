@@ -72,6 +72,7 @@ Status Engine::Impl::append(SequenceId sequence, std::span<const TokenId> tokens
     return out_of_budget("%zu tokens do not fit: the context has %u positions, %u of them in use",
                          tokens.size(), max_context, before);
   }
+  if (tokens.size() > rows_per_pass) keep_length(sequence);
   Status status;
   std::size_t done = 0;
   while (done < tokens.size() && status.ok()) {
@@ -119,10 +120,35 @@ void Engine::Impl::count_work(std::span<const PassPart> parts, bool done,
 void Engine::Impl::truncate(SequenceId sequence, std::uint32_t n_slots) noexcept {
   if (!sparse_prefill.empty()) n_slots = sparse_prefill[sequence].truncate(n_slots);
   if (!h2o_eviction.empty()) n_slots = h2o_eviction[sequence].truncate(n_slots);
+  if (states.has_value()) n_slots = states->truncate(sequence, n_slots);
   if (n_slots == kv->n_slots(sequence)) return;
   kv->truncate(sequence, n_slots);
   n_shareable[sequence] = std::min(n_shareable[sequence], n_slots);
   record(SequenceChange::Kind::kTruncate, sequence, n_slots);
+}
+
+Result<SequenceId> Engine::Impl::fork(SequenceId origin) {
+  QSF_ASSIGN_OR_RETURN(const SequenceId created, kv->fork(origin));
+  n_shareable[created] = n_shareable[origin];
+  if (states.has_value()) states->fork(origin, created);
+  return created;
+}
+
+// The engines that execute recorded passes do not hear of this.
+void Engine::Impl::keep_length(SequenceId sequence) noexcept {
+  if (states.has_value() && !options.record_passes) states->keep(sequence);
+}
+
+void Engine::Impl::begin_states(const PassInFlight& pass) noexcept {
+  if (!states.has_value()) return;
+  for (const PassPart& part : pass.parts) states->begin(part.sequence, part.role);
+}
+
+void Engine::Impl::commit_states(const PassInFlight& pass) noexcept {
+  if (!states.has_value()) return;
+  for (const PassPart& part : pass.parts) {
+    states->commit(part.sequence, static_cast<std::uint32_t>(part.tokens.size()));
+  }
 }
 
 void Engine::Impl::record(SequenceChange::Kind kind, SequenceId sequence, std::uint32_t value) {
@@ -149,6 +175,7 @@ void Engine::Impl::keep_within_limits() {
 
 std::uint32_t Engine::Impl::longest_kept(SequenceId sequence,
                                          std::uint32_t n_slots) const noexcept {
+  if (states.has_value()) return states->longest_kept(sequence, n_slots);
   const KvPolicyOptions& policy = options.kv_policy;
   if (policy.policy == KvPolicy::kH2o) return n_slots;  // evicted positions are computed again
   const auto can_go_on = [&](std::uint32_t n) {
@@ -262,6 +289,7 @@ Status Engine::Impl::run_pass(PassInFlight& in_flight) {
   }
   PartSinks sinks(in_flight.outputs);
   LayerReport report = {in_flight, cancel};
+  begin_states(in_flight);
   Status status = decoder->run({.rows = in_flight.rows,
                                 .kv = &*kv,
                                 .cancel = &cancel,
@@ -270,7 +298,11 @@ Status Engine::Impl::run_pass(PassInFlight& in_flight) {
                                 .on_layer_user = &report});
   // The pass that a cancellation stopped consumes it.
   if (status.code() == StatusCode::kCancelled || in_flight.all_cancelled) take_cancel();
-  if (!status.ok()) take_back(in_flight);
+  if (status.ok()) {
+    commit_states(in_flight);
+  } else {
+    take_back(in_flight);
+  }
   for (const PassPart& part : in_flight.parts) {
     if (part.progress != nullptr && status.ok()) part.progress->done_rows += part.tokens.size();
   }
@@ -308,8 +340,10 @@ Status Engine::Impl::run_headless(SequenceId sequence, std::span<const TokenId> 
   Status status = add_part(*pass, {.sequence = sequence, .tokens = tokens});
   if (status.ok()) {
     ++stats.prompt_passes;
+    begin_states(*pass);
     status = run({.rows = pass->rows, .kv = &*kv, .cancel = &cancel, .sink = nullptr});
   }
+  if (status.ok()) commit_states(*pass);
   if (status.code() == StatusCode::kCancelled) take_cancel();
   running = false;
   pass->clear();

@@ -240,6 +240,9 @@ class Planner {
     const std::uint64_t bytes = H2oEviction::region_bytes(eviction_shape(spec_, options_, context));
     return saturating_mul(align_up(bytes, kRegionAlign), options_.n_sequences);
   }
+  std::uint64_t state_bytes() const {
+    return StateCache::region_bytes(state_shape(spec_), options_.n_sequences);
+  }
   std::uint64_t prefix_cache_bytes(std::uint32_t context, std::uint32_t rows) const {
     if (!options_.prefix_cache) return 0;
     const std::uint64_t tree = PrefixTree::region_bytes(n_kv_pages(context, rows));
@@ -304,9 +307,9 @@ class Planner {
         std::min(costs.least_weight_bytes + wished_ring(), costs.all_weight_bytes);
     costs.base_bytes = plan_.memory.total_bytes() + kRounding + kHeapBytes + table_bytes +
                        inputs_.reader.heap_bytes() + expert_table_bytes() + sample_bytes() +
-                       tokenizer_bytes_ + grammar_bytes_;
-    costs.base_bytes +=
-        (tokenizer_bytes_ + grammar_bytes_ + sample_bytes()) / kMappedBytesOfATableByte;
+                       tokenizer_bytes_ + grammar_bytes_ + state_bytes();
+    costs.base_bytes += (tokenizer_bytes_ + grammar_bytes_ + sample_bytes() + state_bytes()) /
+                        kMappedBytesOfATableByte;
     costs.context_bytes = [this](std::uint32_t context) {
       return saturating_add(token_bytes(context), saturating_add(sparse_prefill_bytes(context),
                                                                  h2o_eviction_bytes(context)));
@@ -399,6 +402,13 @@ class Planner {
                   "window, %u sinks among them, and the attention they received, for each layer "
                   "and KV head",
                   options_.n_sequences, options_.kv_policy.heavy, options_.kv_policy.sinks));
+    }
+    if (state_bytes() != 0) {
+      const StateShape shape = state_shape(spec_);
+      plan_.regions.states = plan.add(
+          "states", state_bytes(),
+          printed("%u sequences: %u points to return to, %u layers of %u f32 each",
+                  options_.n_sequences, StateCache::kBuffers, shape.n_layers, shape.layer_size));
     }
     plan.add_external(
         "heap", kHeapBytes + token_bytes(context) + spill_table_bytes(context, rows, spills()),
@@ -504,11 +514,17 @@ MachineFacts measure_machine() {
 }
 
 KvShape kv_shape(const ModelSpec& spec, const EngineOptions& options) {
-  return {.n_layers = spec.n_layers,
+  return {.n_layers = spec.n_attention_layers(),
           .n_kv_heads = spec.n_kv_heads,
           .head_dim = spec.head_dim,
           .k_type = options.k_type,
           .v_type = options.v_type};
+}
+
+StateShape state_shape(const ModelSpec& spec) noexcept {
+  if (!spec.has_state()) return {};
+  return {.n_layers = spec.n_layers - spec.n_attention_layers(),
+          .layer_size = (spec.conv_taps - 1) * spec.conv_channels()};
 }
 
 namespace {
@@ -660,6 +676,22 @@ Status check_attention(const EngineOptions& options, const ModelSpec& spec) {
   return check_layers(printed("attention %s", kind).c_str(), options, spec);
 }
 
+// A state holds all rows before it, and none of them can be taken out of it.
+Status check_state(const EngineOptions& options, const ModelSpec& spec) {
+  if (!spec.has_state()) return ok_status();
+  constexpr const char* kModel = "this model has layers with a state, which holds every token";
+  if (options.kv_policy.policy != KvPolicy::kFull) {
+    return unsupported("kv policy %s: %s; use full",
+                       std::string(kv_policy_name(options.kv_policy.policy)).c_str(), kModel);
+  }
+  if (options.attention != AttentionKind::kStandard) {
+    return unsupported("attention %s: %s; use full",
+                       std::string(attention_kind_name(options.attention)).c_str(), kModel);
+  }
+  if (options.max_drafts == 0) return ok_status();
+  return unsupported("max_drafts %u: %s, rejected ones too; use 0", options.max_drafts, kModel);
+}
+
 // What a rejected row adds to the sums of attention cannot be taken back.
 Status check_drafts(const EngineOptions& options) {
   if (options.max_drafts > kMaxDrafts) {
@@ -743,6 +775,7 @@ Status check_options(const EngineOptions& options, const ModelSpec& spec) {
   if (options.n_sequences == 0 || options.n_sequences > kMaxSequences) {
     return invalid_argument("sequences: %u, expected 1 to %u", options.n_sequences, kMaxSequences);
   }
+  QSF_RETURN_IF_ERROR(check_state(options, spec));
   QSF_RETURN_IF_ERROR(check_drafts(options));
   QSF_RETURN_IF_ERROR(check_caller_memory(options.caller_memory));
   if (options.grammar.max_grammars > kMaxGrammars || options.grammar.mask_bytes > kMaxCallerBytes) {

@@ -19,6 +19,7 @@
 #include "format/qsf_reader.h"
 #include "kv/h2o_eviction.h"
 #include "kv/kv_cache.h"
+#include "kv/state_cache.h"
 #include "memory/memory_plan.h"
 #include "ops/backend.h"
 #include "platform/memory_limits.h"
@@ -63,6 +64,7 @@ struct PlanRegions {
   RegionId prefix_cache;          // only with EngineOptions::prefix_cache
   RegionId sparse_prefill_state;  // only with sparse_prefill_limits()
   RegionId h2o_eviction;          // only with KvPolicy::kH2o
+  RegionId states;                // only of a model with layers that have one
   std::vector<RegionId> buffers;  // as Decoder::buffer_shapes
   RegionId backend_scratch;
   RegionId sample_logits;
@@ -102,6 +104,8 @@ double predicted_tokens_per_second(const EnginePlan& plan) noexcept;
 
 // Shapes and limits of the parts of an engine.
 KvShape kv_shape(const ModelSpec& spec, const EngineOptions& options);
+// Of layers with a state; none where the model has none.
+StateShape state_shape(const ModelSpec& spec) noexcept;
 KvLimits kv_limits(const EngineOptions& options, std::uint32_t max_context,
                    std::uint32_t rows_per_pass);
 // None where every prompt fits one chunk, which takes plain attention.

@@ -57,6 +57,7 @@ Generation::Generation(Session& session, std::span<const TokenId> prompt,
       prompt_(prompt.begin(), prompt.end()),
       text_(*session.engine_.tokenizer, options_) {
   Engine::Impl& engine = session.engine_;
+  if (engine.ignores_prefix_keys) options_.prefix_key.reset();
   const std::size_t n_vocab = engine.reader->spec().n_vocab;
   const std::size_t n_ids = engine.n_drawable();
   if (options_.ignore_end_of_text) options_.sampling.excluded = engine.end_of_text_ids();
@@ -111,6 +112,7 @@ Status Generation::admit() {
   }
   prompt_start_ =
       session_.tokens_.size() - n_prompt_done_ + (session_.pending_token_ == kNoToken ? 0 : 1);
+  if (session_.n_computed() == prompt_start_) session_.engine_.keep_length(sequence());
   phase_ = Phase::kPrompt;
   return ok_status();
 }
@@ -155,7 +157,7 @@ Result<std::uint32_t> Generation::take_prompt(const Session& from) {
         "engine");
   }
   QSF_RETURN_IF_ERROR(from.check_at_rest());
-  if (prompt_log_probs_.has_value()) return 0U;
+  if (prompt_log_probs_.has_value() || engine.states.has_value()) return 0U;
   if (engine.options.kv_policy.policy != KvPolicy::kFull || !engine.sparse_prefill.empty() ||
       engine.prompts_are_whole() || engine.options.record_passes) {
     return unsupported(

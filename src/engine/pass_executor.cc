@@ -43,9 +43,9 @@ Status Engine::Impl::apply(const SequenceChange& change) {
   }
   if (change.kind == SequenceChange::Kind::kFork) {
     if (!kv->exists(change.value)) return refused("its origin does not exist");
-    QSF_ASSIGN_OR_RETURN(const SequenceId created, kv->fork(change.value));
-    n_shareable[created] = n_shareable[change.value];
+    QSF_ASSIGN_OR_RETURN(const SequenceId created, fork(change.value));
     if (created == change.sequence) return ok_status();
+    truncate(created, 0);
     kv->free_sequence(created);
     return refused("another sequence would be created; a message is missing");
   }
@@ -57,7 +57,8 @@ Status Engine::Impl::apply(const SequenceChange& change) {
   }
   if (change.value > kv->n_slots(change.sequence)) return refused("it is shorter");
   truncate(change.sequence, change.value);
-  return ok_status();
+  if (kv->n_slots(change.sequence) == change.value) return ok_status();
+  return refused("it does not return to that length here");
 }
 
 Status Engine::Impl::execute(const PassMessage& message, LogitsSink* sink) {

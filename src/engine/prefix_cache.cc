@@ -72,7 +72,7 @@ PrefixCacheStats Engine::Impl::prefix_stats() const noexcept {
 }
 
 Status Engine::Impl::check_prefix_key(const std::optional<std::string>& key) const {
-  if (!key.has_value()) return ok_status();
+  if (!key.has_value() || ignores_prefix_keys) return ok_status();
   if (!prefix_tree.has_value()) {
     return invalid_argument(
         "prefix_key: the model was opened without a prefix cache; open it with prefix_cache, or "

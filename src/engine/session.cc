@@ -53,6 +53,7 @@ SessionPlace place_of(Engine::Impl& engine, SequenceId sequence) {
       .sequence = sequence,
       .sparse_prefill = engine.sparse_prefill.empty() ? nullptr : &engine.sparse_prefill[sequence],
       .h2o_eviction = engine.h2o_eviction.empty() ? nullptr : &engine.h2o_eviction[sequence],
+      .states = engine.states.has_value() ? &*engine.states : nullptr,
       .cancel = &engine.cancel,
       .drop_cached = engine.options.ram_budget_bytes != 0};
 }
@@ -142,6 +143,7 @@ Status Session::prefill_rows(std::span<const TokenId> tokens, LogitsSink& sink) 
   QSF_RETURN_IF_ERROR(engine_.check_pass_of(tokens.size()));
   QSF_RETURN_IF_ERROR(compute_pending(nullptr));
   const std::size_t before = tokens_.size();
+  if (tokens.size() > engine_.rows_per_pass) engine_.keep_length(sequence_);
   Status status = tokens.empty() ? invalid_argument("no tokens to compute") : compute_invalidated();
   for (std::size_t done = 0; done < tokens.size() && status.ok();) {
     const std::size_t n = std::min<std::size_t>(engine_.rows_per_pass, tokens.size() - done);
@@ -205,7 +207,15 @@ Status Session::truncate_to(std::size_t n_tokens) {
   if (n_tokens > tokens_.size()) {
     return invalid_argument("cannot keep %zu tokens of %zu", n_tokens, tokens_.size());
   }
-  if (const std::size_t longest = longest_kept(n_tokens); longest != n_tokens) {
+  const std::size_t longest = longest_kept(n_tokens);
+  if (longest != n_tokens && engine_.states.has_value()) {
+    return invalid_argument(
+        "cannot keep %zu tokens of %zu: layers of this model have a state, which returns to kept "
+        "points alone; keep %zu and recompute the others, or fork the session where it should "
+        "return to",
+        n_tokens, tokens_.size(), longest);
+  }
+  if (longest != n_tokens) {
     return invalid_argument(
         "cannot keep %zu tokens of %zu: the next one attends to the last %u, and some of those "
         "were evicted; keep %zu and recompute the others, or use a larger window",
@@ -265,8 +275,7 @@ Result<std::unique_ptr<Session>> Session::fork() {
         "session; save it and load it into another");
   }
   QSF_RETURN_IF_ERROR(check_at_rest());
-  QSF_ASSIGN_OR_RETURN(const SequenceId sequence, engine_.kv->fork(sequence_));
-  engine_.n_shareable[sequence] = engine_.n_shareable[sequence_];
+  QSF_ASSIGN_OR_RETURN(const SequenceId sequence, engine_.fork(sequence_));
   engine_.record(SequenceChange::Kind::kFork, sequence, sequence_);
   std::unique_ptr<Session> child(new Session(engine_, sequence));
   child->tokens_.assign(tokens_.begin(), tokens_.end());
@@ -278,6 +287,9 @@ Status Session::visible_positions(std::uint32_t layer, std::uint32_t kv_head,
                                   std::vector<std::uint32_t>& positions) {
   QSF_DCHECK(layer < engine_.reader->spec().n_layers);
   QSF_DCHECK(kv_head < engine_.reader->spec().n_kv_heads);
+  if (engine_.reader->spec().mixer_of(layer) != LayerMixer::kAttention) {
+    return unsupported("layer %u has a state and no attention: no positions are visible", layer);
+  }
   QSF_RETURN_IF_ERROR(check_at_rest());
   QSF_RETURN_IF_ERROR(compute_invalidated());
   positions.clear();

@@ -26,6 +26,7 @@
 #include "kv/kv_page_store.h"
 #include "kv/kv_policy.h"
 #include "kv/sparse_prefill_state.h"
+#include "kv/state_cache.h"
 #include "tokenizer/tokenizer.h"
 
 namespace qsf {
@@ -55,6 +56,7 @@ struct SessionPlace {
   SequenceId sequence = 0;
   SparsePrefillState* sparse_prefill = nullptr;  // null without sparse prefill
   H2oEviction* h2o_eviction = nullptr;           // null without KvPolicy::kH2o
+  StateCache* states = nullptr;                  // null without layers that have one
   const std::atomic<bool>* cancel = nullptr;     // stops waits, and the work before the next layer
   // Drop the file from the page cache, which counts against a budget.
   bool drop_cached = false;

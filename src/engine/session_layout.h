@@ -47,7 +47,7 @@ inline constexpr std::string_view kModel = "model", kCache = "cache", kPolicy = 
                                   kAttention = "attention", kTokens = "tokens",
                                   kPositions = "positions", kChat = "chat",
                                   kSparsePrefillState = "h2o_state", kH2oEviction = "heavy_hitters",
-                                  kLayerPrefix = "layer_";
+                                  kStates = "states", kLayerPrefix = "layer_";
 
 // Section "model": fingerprint, vocabulary size, and the architecture's name.
 inline constexpr std::size_t kModelHeadBytes = 12, kMaxArchitectureBytes = 64;

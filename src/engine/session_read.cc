@@ -9,6 +9,7 @@
 #include <algorithm>
 #include <array>
 #include <cinttypes>
+#include <cmath>
 #include <cstring>
 #include <optional>
 #include <string_view>
@@ -80,6 +81,7 @@ class SessionReader {
   template <typename State>
   Status read_parts(const Section& section, State& state, std::uint32_t n_rows) const;
   Status read_states(std::uint32_t n_rows) const;
+  Status read_layer_states(std::uint32_t n_rows) const;
   Status fill_sequence(std::uint32_t n_rows);
   Status evict_as(const Section& section) const;
   Status check_positions(const Section& section, std::span<const HeldPage> pages) const;
@@ -182,9 +184,9 @@ Status SessionReader::read_table() {
 
 // An unknown section may be needed to continue the text, so it is an error.
 Status SessionReader::check_names() const {
-  constexpr std::string_view kKnown[] = {kModel,      kCache,     kPolicy, kAttention,
-                                         kTokens,     kPositions, kChat,   kSparsePrefillState,
-                                         kH2oEviction};
+  constexpr std::string_view kKnown[] = {kModel,       kCache,     kPolicy, kAttention,
+                                         kTokens,      kPositions, kChat,   kSparsePrefillState,
+                                         kH2oEviction, kStates};
   std::vector<std::string_view> names;
   for (const Section& section : sections_) {
     const bool is_known =
@@ -471,7 +473,20 @@ Status SessionReader::read_states(std::uint32_t n_rows) const {
     Status status = place_.h2o_eviction->check(n_rows);
     if (!status.ok()) return std::move(status).with_context("section heavy_hitters");
   }
+  if (place_.states != nullptr) return read_layer_states(n_rows);
   return ok_status();
+}
+
+// Of layers with a state.
+Status SessionReader::read_layer_states(std::uint32_t n_rows) const {
+  QSF_ASSIGN_OR_RETURN(const Section* section, required(kStates));
+  const std::span<float> values = place_.states->restore(place_.sequence, n_rows);
+  QSF_RETURN_IF_ERROR(read_whole(*section, std::as_writable_bytes(values)));
+  const auto wrong =
+      std::ranges::find_if(values, [](float value) { return !std::isfinite(value); });
+  if (wrong == values.end()) return ok_status();
+  return corrupt("section states: value %td is not finite; the file is damaged: recompute the text",
+                 wrong - values.begin());
 }
 
 // The slots of a sequence follow from their number. The file lists the held pages, which are more
@@ -552,7 +567,8 @@ Status SessionReader::read_layers(std::span<const HeldPage> pages) {
   }
   const std::size_t n_others =
       5 + (find(kChat) == nullptr ? 0 : 1) + (find(kAttention) == nullptr ? 0 : 1) +
-      (place_.sparse_prefill == nullptr ? 0 : 1) + (place_.h2o_eviction == nullptr ? 0 : 1);
+      (place_.sparse_prefill == nullptr ? 0 : 1) + (place_.h2o_eviction == nullptr ? 0 : 1) +
+      (place_.states == nullptr ? 0 : 1);
   if (sections_.size() != n_others + shape.n_layers) {
     return corrupt("%zu sections, expected %zu for %u layers", sections_.size(),
                    n_others + shape.n_layers, shape.n_layers);
@@ -622,6 +638,7 @@ Status read_session_file(const File& file, const SessionIdentity& identity,
   place.kv.truncate(place.sequence, 0);
   if (place.sparse_prefill != nullptr) place.sparse_prefill->truncate(0);
   if (place.h2o_eviction != nullptr) place.h2o_eviction->truncate(0);
+  if (place.states != nullptr) place.states->truncate(place.sequence, 0);
   // Messages of the file layer name it themselves.
   if (status.message().starts_with(file.path())) return status;
   return std::move(status).with_context(file.path());

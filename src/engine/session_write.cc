@@ -262,6 +262,7 @@ Status write_session_file(const std::string& path, FileOps& ops, const SessionId
   const auto n_rows = static_cast<std::uint32_t>(rows.size());
   QSF_CHECK(place.sparse_prefill == nullptr || place.sparse_prefill->stands_at(n_rows));
   QSF_CHECK(place.h2o_eviction == nullptr || place.h2o_eviction->stands_at(n_rows));
+  QSF_CHECK(place.states == nullptr || place.states->n_rows(place.sequence) == n_rows);
   if (chat.size() > kMaxChatBytes) {
     return unsupported("%s: a conversation of %zu bytes, at most %llu can be saved", path.c_str(),
                        chat.size(), static_cast<unsigned long long>(kMaxChatBytes));
@@ -272,7 +273,8 @@ Status write_session_file(const std::string& path, FileOps& ops, const SessionId
   const std::optional<SavedAttention> attention = saved_attention(identity, place);
   const std::uint32_t n_optional = (chat.empty() ? 0 : 1) + (attention.has_value() ? 1 : 0) +
                                    (place.sparse_prefill == nullptr ? 0 : 1) +
-                                   (place.h2o_eviction == nullptr ? 0 : 1);
+                                   (place.h2o_eviction == nullptr ? 0 : 1) +
+                                   (place.states == nullptr ? 0 : 1);
   SectionWriter writer(file, 5 + n_optional + shape.n_layers, place.drop_cached);
   QSF_RETURN_IF_ERROR(writer.write(kModel, model_section(identity).view()));
   QSF_RETURN_IF_ERROR(writer.write(kCache, cache_section(identity, shape).view()));
@@ -288,6 +290,9 @@ Status write_session_file(const std::string& path, FileOps& ops, const SessionId
   }
   if (place.h2o_eviction != nullptr) {
     QSF_RETURN_IF_ERROR(write_state(writer, kH2oEviction, shape, *place.h2o_eviction));
+  }
+  if (place.states != nullptr) {
+    QSF_RETURN_IF_ERROR(writer.write(kStates, std::as_bytes(place.states->saved(place.sequence))));
   }
   QSF_RETURN_IF_ERROR(write_layers(writer, place, pages));
   return writer.finish();

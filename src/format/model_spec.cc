@@ -134,6 +134,22 @@ Status check_sizes(const ModelSpec& s) {
   return ok_status();
 }
 
+Status check_mixers(const ModelSpec& s) {
+  if (s.layer_mixers.empty()) return check_range({"taps of convolutions", s.conv_taps, 0, 0});
+  if (s.layer_mixers.size() != s.n_layers) {
+    return invalid_argument("mixers by layer: %zu values for %u layers, expected one a layer",
+                            s.layer_mixers.size(), s.n_layers);
+  }
+  for (const std::uint32_t mixer : s.layer_mixers) {
+    QSF_RETURN_IF_ERROR(check_range({"mixers by layer", mixer, 0, 1}));
+  }
+  if (!s.has_state() || s.n_attention_layers() == 0) {
+    return invalid_argument("mixers by layer: %u of %u are attention, expected some and not all",
+                            s.n_attention_layers(), s.n_layers);
+  }
+  return check_range({"taps of convolutions", s.conv_taps, 2, 16});
+}
+
 // Divisors of the frequencies theta^(-2i / dims), the largest of which is 1 radian a position.
 Status check_factors(const ModelSpec& s, const char* name, std::span<const float> factors) {
   if (factors.size() != s.rope_dims() / 2) {
@@ -431,6 +447,8 @@ Status decode_optional(const Metadata& m, ModelSpec& s) {
   QSF_ASSIGN_OR_RETURN(s.local_rope_theta, m.get_f32(keys::kRopeLocalTheta, s.local_rope_theta));
   QSF_ASSIGN_OR_RETURN(s.qkv_clip, m.get_f32(keys::kAttentionClip, 0.0F));
   QSF_ASSIGN_OR_RETURN(s.query_position_scale, m.get_f32(keys::kAttentionPositionScale, 0.0F));
+  QSF_ASSIGN_OR_RETURN(s.layer_mixers, m.get_u32_array(keys::kMixerLayers));
+  QSF_ASSIGN_OR_RETURN(s.conv_taps, m.get_u32(keys::kMixerTaps, 0));
   QSF_ASSIGN_OR_RETURN(s.sliding_window, m.get_u32_array(keys::kAttentionWindow));
   QSF_ASSIGN_OR_RETURN(s.parallel_block, m.get_bool(keys::kBlockParallel, false));
   QSF_ASSIGN_OR_RETURN(s.int8_rows, m.get_bool(keys::kInt8Rows, false));
@@ -528,6 +546,12 @@ std::string_view rope_scaling_name(RopeScaling scaling) noexcept {
   return "unknown";
 }
 
+std::uint32_t ModelSpec::n_attention_layers() const noexcept {
+  if (layer_mixers.empty()) return n_layers;
+  return static_cast<std::uint32_t>(std::count(layer_mixers.begin(), layer_mixers.end(),
+                                               static_cast<std::uint32_t>(LayerMixer::kAttention)));
+}
+
 Status validate(const ModelSpec& spec) {
   if (!is_architecture_name(spec.architecture)) {
     return invalid_argument("architecture name: %zu bytes, expected 1 to 64 of a-z 0-9 _ . -",
@@ -536,6 +560,7 @@ Status validate(const ModelSpec& spec) {
   QSF_RETURN_IF_ERROR(check_sizes(spec));
   QSF_RETURN_IF_ERROR(check_numbers(spec));
   QSF_RETURN_IF_ERROR(check_rope(spec));
+  QSF_RETURN_IF_ERROR(check_mixers(spec));
   QSF_RETURN_IF_ERROR(check_tokens(spec));
   QSF_RETURN_IF_ERROR(check_texts(spec));
   for (const MetadataEntry& entry : spec.extra.entries()) {
@@ -596,6 +621,10 @@ Metadata encode_spec_metadata(const ModelSpec& spec) {
   set_f32_unless(keys::kRopeLocalTheta, spec.local_rope_theta, 10000.0F);
   set_f32_unless(keys::kAttentionClip, spec.qkv_clip, 0.0F);
   set_f32_unless(keys::kAttentionPositionScale, spec.query_position_scale, 0.0F);
+  if (!spec.layer_mixers.empty()) {
+    m.set_u32_array(keys::kMixerLayers, spec.layer_mixers, true);
+    m.set_u32(keys::kMixerTaps, spec.conv_taps, true);
+  }
   if (!spec.sliding_window.empty()) {
     m.set_u32_array(keys::kAttentionWindow, spec.sliding_window, true);
   }

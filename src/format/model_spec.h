@@ -40,6 +40,11 @@ enum class LayerRope : std::uint8_t {
   kMain = 1,   // ModelSpec::rope
   kLocal = 2,  // the same columns with ModelSpec::local_rope_theta, unscaled
 };
+// What mixes the positions of a layer. All but attention carry a state from row to row.
+enum class LayerMixer : std::uint8_t {
+  kAttention = 0,
+  kShortConv = 1,  // a gated convolution over the last positions, LFM2's
+};
 
 // What makes scores of a router's products, and how experts are chosen by them.
 enum class ExpertScoring : std::uint8_t {
@@ -95,6 +100,9 @@ struct ModelSpec {
   RopeSpec rope;                              // meaningful with kRope alone; default otherwise
   std::vector<std::uint32_t> layer_rope;      // empty: kMain everywhere; else a LayerRope a layer
   float local_rope_theta = 10000.0F;          // of layers with LayerRope::kLocal; default otherwise
+  std::vector<std::uint32_t> layer_mixers;    // empty: attention everywhere; else a LayerMixer a
+                                              // layer, at least one of them attention
+  std::uint32_t conv_taps = 0;                // positions of a convolution, its own included
   std::vector<std::uint32_t> sliding_window;  // empty: none; one element: every layer; else one a
                                               // layer. 0 = that layer sees everything.
   bool tied_head = false;                     // the head is the token embedding
@@ -158,6 +166,18 @@ struct ModelSpec {
     if (positions != PositionEncoding::kRope) return LayerRope::kNone;
     return layer_rope.empty() ? LayerRope::kMain : static_cast<LayerRope>(layer_rope[layer]);
   }
+  // Requires  layer < n_layers
+  LayerMixer mixer_of(std::uint32_t layer) const noexcept {
+    return layer_mixers.empty() ? LayerMixer::kAttention
+                                : static_cast<LayerMixer>(layer_mixers[layer]);
+  }
+  bool has_state() const noexcept { return n_attention_layers() != n_layers; }
+  std::uint32_t n_attention_layers() const noexcept;
+  // Of layers with a state: rows of the product that the mixer reads, columns of what it gives,
+  // channels of its convolution.
+  std::uint32_t mixer_in() const noexcept { return 3 * hidden; }
+  std::uint32_t mixer_out() const noexcept { return hidden; }
+  std::uint32_t conv_channels() const noexcept { return hidden; }
   // Window of `layer`, 0 for none. Requires  layer < n_layers.
   std::uint32_t window_of(std::uint32_t layer) const noexcept {
     if (sliding_window.empty()) return 0;

@@ -72,6 +72,14 @@ ModelSpec sigmoid_spec() {
   return spec;
 }
 
+ModelSpec states_spec() {
+  ModelSpec spec = full_model().spec;
+  spec.layer_mixers.assign(spec.n_layers, 0);
+  spec.layer_mixers[0] = 1;
+  spec.conv_taps = 3;
+  return spec;
+}
+
 // So they are than these.
 ModelSpec yarn_spec() {
   ModelSpec spec = longrope_model().spec;
@@ -92,9 +100,10 @@ ModelSpec yarn_spec() {
 }
 
 TEST(ModelSpecTest, SurvivesHeaderAndMetadata) {
-  for (const ModelSpec& spec : {minimal_model().spec, types_model().spec, compressed_model().spec,
-                                full_model().spec, longrope_model().spec, int8_rows_spec(),
-                                yarn_spec(), experts_spec(), sigmoid_spec(), sparsemixer_spec()}) {
+  for (const ModelSpec& spec :
+       {minimal_model().spec, types_model().spec, compressed_model().spec, full_model().spec,
+        longrope_model().spec, int8_rows_spec(), yarn_spec(), experts_spec(), sigmoid_spec(),
+        sparsemixer_spec(), states_spec()}) {
     ASSERT_TRUE(validate(spec).ok()) << validate(spec).message();
     const Metadata metadata = encode_spec_metadata(spec);
     const auto back = decode_spec(header_of(spec), metadata);
@@ -114,7 +123,7 @@ TEST(ModelSpecTest, TheSmallModelsUseEveryKey) {
     bool used = key == keys::kFileBytes;
     for (const ModelSpec& spec :
          {full_model().spec, types_model().spec, longrope_model().spec, int8_rows_spec(),
-          yarn_spec(), experts_spec(), sigmoid_spec(), sparsemixer_spec()}) {
+          yarn_spec(), experts_spec(), sigmoid_spec(), sparsemixer_spec(), states_spec()}) {
       used = used || encode_spec_metadata(spec).contains(key);
     }
     EXPECT_TRUE(used) << key;
@@ -224,6 +233,29 @@ TEST(ModelSpecTest, RefusesEveryExpertFieldOutOfRange) {
        {keys::kExpertLayers, keys::kExpertSharedFfn, keys::kExpertScoring, keys::kExpertEpsilon,
         keys::kExpertScale, keys::kExpertGroups, keys::kExpertGroupsUsed}) {
     EXPECT_TRUE(encode_spec_metadata(sigmoid_spec()).find(key)->required) << key;
+  }
+}
+
+TEST(ModelSpecTest, RefusesStatesOutOfRange) {
+  const std::function<void(ModelSpec&)> faults[] = {
+      [](ModelSpec& s) { s.layer_mixers = {1}; },
+      [](ModelSpec& s) { s.layer_mixers[0] = 2; },
+      [](ModelSpec& s) { s.layer_mixers[0] = 0; },
+      [](ModelSpec& s) { s.layer_mixers.assign(s.n_layers, 1); },
+      [](ModelSpec& s) { s.layer_mixers.clear(); },
+      [](ModelSpec& s) { s.conv_taps = 1; },
+      [](ModelSpec& s) { s.conv_taps = 17; },
+  };
+  ASSERT_TRUE(validate(states_spec()).ok()) << validate(states_spec()).message();
+  int index = 0;
+  for (const auto& fault : faults) {
+    ModelSpec spec = states_spec();
+    fault(spec);
+    EXPECT_EQ(validate(spec).code(), StatusCode::kInvalidArgument) << "fault " << index;
+    ++index;
+  }
+  for (const char* key : {keys::kMixerLayers, keys::kMixerTaps}) {
+    EXPECT_TRUE(encode_spec_metadata(states_spec()).find(key)->required) << key;
   }
 }
 

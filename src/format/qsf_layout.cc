@@ -56,6 +56,12 @@ std::string_view tensor_kind_name(TensorKind kind) noexcept {
     case TensorKind::kExpertUpBias: return "expert_up_bias";
     case TensorKind::kExpertDownBias: return "expert_down_bias";
     case TensorKind::kRouterCorrection: return "router_correction";
+    case TensorKind::kMixerIn: return "mixer_in";
+    case TensorKind::kMixerInBias: return "mixer_in_bias";
+    case TensorKind::kMixerOut: return "mixer_out";
+    case TensorKind::kMixerOutBias: return "mixer_out_bias";
+    case TensorKind::kConvTaps: return "conv_taps";
+    case TensorKind::kConvBias: return "conv_bias";
   }
   return "unknown";
 }

@@ -142,7 +142,14 @@ enum class TensorKind : std::uint32_t {
   kSharedDown = 41,
   kSharedWeight = 42,      // sigmoid(its product with a row) weighs what that expert adds
   kRouterCorrection = 43,  // added to scores where experts are chosen
-  kAttnSinks = 56,         // of heads: scores that take weight and have no value, in a layer
+  // Of layers with a state, in place of queries, keys, values and output.
+  kMixerIn = 48,
+  kMixerInBias = 49,
+  kMixerOut = 50,
+  kMixerOutBias = 51,
+  kConvTaps = 52,  // one row: all channels of the oldest position, ... of the row's own
+  kConvBias = 53,
+  kAttnSinks = 56,  // of heads: scores that take weight and have no value, in a layer
   kRouterBias = 57,
   kExpertGateBias = 58,
   kExpertUpBias = 59,
@@ -151,7 +158,8 @@ enum class TensorKind : std::uint32_t {
 
 // Returns whether `code` is one of the kinds above.
 constexpr bool is_tensor_kind(std::uint32_t code) noexcept {
-  return code <= 13 || (code >= 16 && code <= 43) || (code >= 56 && code <= 60);
+  return code <= 13 || (code >= 16 && code <= 43) || (code >= 48 && code <= 53) ||
+         (code >= 56 && code <= 60);
 }
 // Returns a name such as "attn_q" or "final_norm_bias".
 std::string_view tensor_kind_name(TensorKind kind) noexcept;

@@ -38,6 +38,8 @@ inline constexpr const char* kHeadTied = "head.tied";
 inline constexpr const char* kInt8Rows = "input.int8_rows";
 inline constexpr const char* kLogitScale = "logit.scale";
 inline constexpr const char* kLogitSoftCap = "logit.soft_cap";
+inline constexpr const char* kMixerLayers = "mixer.layers";
+inline constexpr const char* kMixerTaps = "mixer.taps";
 inline constexpr const char* kNormEpsilon = "norm.epsilon";
 inline constexpr const char* kQuantiser = "quantiser";
 inline constexpr const char* kResidualScale = "residual.scale";
@@ -87,6 +89,8 @@ inline constexpr std::string_view kAll[] = {kArchitecture,
                                             kInt8Rows,
                                             kLogitScale,
                                             kLogitSoftCap,
+                                            kMixerLayers,
+                                            kMixerTaps,
                                             kNormEpsilon,
                                             kQuantiser,
                                             kResidualScale,

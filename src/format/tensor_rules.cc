@@ -111,6 +111,11 @@ TensorShape tensor_shape(const ModelSpec& s, TensorKind kind) noexcept {
     case TensorKind::kRouterBias: return {1, s.n_experts};
     case TensorKind::kExpertGateBias:
     case TensorKind::kExpertUpBias: return {1, s.expert_ffn};
+    case TensorKind::kMixerIn: return {s.mixer_in(), s.hidden};
+    case TensorKind::kMixerInBias: return {1, s.mixer_in()};
+    case TensorKind::kMixerOut: return {s.hidden, s.mixer_out()};
+    case TensorKind::kConvTaps: return {1, s.conv_taps * s.conv_channels()};
+    case TensorKind::kConvBias: return {1, s.conv_channels()};
     case TensorKind::kAttnNorm:
     case TensorKind::kFfnNorm:
     case TensorKind::kAttnOBias:
@@ -124,6 +129,7 @@ TensorShape tensor_shape(const ModelSpec& s, TensorKind kind) noexcept {
     case TensorKind::kEmbeddingNorm:
     case TensorKind::kEmbeddingNormBias:
     case TensorKind::kFinalNorm:
+    case TensorKind::kMixerOutBias:
     case TensorKind::kFinalNormBias: return {1, s.hidden};
   }
   return {};

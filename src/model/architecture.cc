@@ -33,6 +33,7 @@ struct Architecture {
   bool shared_weight = false;      // of the expert that takes every row, by the row
   bool expert_biases = false;      // of the experts' matrices and the router
   bool sinks = false;              // a score of every head without a value
+  LayerMixer state = LayerMixer::kAttention;  // what some layers have instead of attention
 };
 
 constexpr Architecture kArchitectures[] = {
@@ -71,6 +72,7 @@ constexpr Architecture kArchitectures[] = {
     {.name = "starcoder2"},
     {.name = "internlm2"},
     {.name = "mpt", .norm_biases = false},
+    {.name = "lfm2", .head_norms = true, .state = LayerMixer::kShortConv},
     {.name = "bitnet", .sub_norms = true},
     {.name = "bitnet-25", .sub_norms = true},
     {.name = "bitnet-b1.58", .sub_norms = true},
@@ -137,6 +139,56 @@ Status unsupported_feature(const char* feature) {
   return unsupported("this version cannot run a model with %s", feature);
 }
 
+// Layers with a state are those of one kind that the architecture has.
+Status check_state(const ModelSpec& spec, const Architecture& architecture) {
+  const auto wanted = static_cast<std::uint32_t>(architecture.state);
+  for (const std::uint32_t mixer : spec.layer_mixers) {
+    if (mixer == 0 || mixer == wanted) continue;
+    return unsupported("architecture \"%s\" with layers of mixer %u", spec.architecture.c_str(),
+                       mixer);
+  }
+  if (!spec.has_state() || (!spec.parallel_block && !spec.int8_rows)) return ok_status();
+  return unsupported_feature("layers with a state in parallel blocks or of int8 rows");
+}
+
+void add_attention(const ModelSpec& spec, std::vector<TensorRule>& rules) {
+  rules = {
+      {TensorKind::kAttnQ, spec.q_dim(), spec.hidden, true},
+      {TensorKind::kAttnQBias, 1, spec.q_dim(), false},
+      {TensorKind::kAttnK, spec.kv_dim(), spec.hidden, true},
+      {TensorKind::kAttnKBias, 1, spec.kv_dim(), false},
+      {TensorKind::kAttnV, spec.kv_dim(), spec.hidden, true},
+      {TensorKind::kAttnVBias, 1, spec.kv_dim(), false},
+      {TensorKind::kAttnO, spec.hidden, spec.q_dim(), true},
+      {TensorKind::kAttnOBias, 1, spec.hidden, false},
+  };
+}
+
+void add_attention_norms(const ModelSpec& spec, const Architecture& architecture,
+                         std::vector<TensorRule>& rules) {
+  if (architecture.head_norms || architecture.some_head_norms) {
+    rules.push_back({TensorKind::kQNorm, 1, spec.head_dim, architecture.head_norms});
+    rules.push_back({TensorKind::kKNorm, 1, spec.head_dim, architecture.head_norms});
+  }
+  if (architecture.row_norms || architecture.own_head_gains) {
+    rules.push_back({TensorKind::kQNorm, 1, spec.q_dim(), architecture.row_norms});
+    rules.push_back({TensorKind::kKNorm, 1, spec.kv_dim(), architecture.row_norms});
+  }
+  if (architecture.sub_norms) rules.push_back({TensorKind::kAttnSubNorm, 1, spec.q_dim(), true});
+}
+
+// A convolution over gated inputs, LFM2's.
+void add_short_conv(const ModelSpec& spec, std::vector<TensorRule>& rules) {
+  rules = {
+      {TensorKind::kMixerIn, spec.mixer_in(), spec.hidden, true},
+      {TensorKind::kMixerInBias, 1, spec.mixer_in(), false},
+      {TensorKind::kConvTaps, 1, spec.conv_taps * spec.conv_channels(), true},
+      {TensorKind::kConvBias, 1, spec.conv_channels(), false},
+      {TensorKind::kMixerOut, spec.hidden, spec.mixer_out(), true},
+      {TensorKind::kMixerOutBias, 1, spec.hidden, false},
+  };
+}
+
 // Adds a norm of hidden rows, with its bias where norms have one.
 void add_norm(const ModelSpec& spec, TensorKind gain, TensorKind bias,
               std::vector<TensorRule>& rules) {
@@ -172,6 +224,7 @@ Status check_supported(const ModelSpec& spec) {
     return unsupported("%u experts, %u of them for a token: this version runs at most %u and %u",
                        spec.n_experts, spec.n_experts_used, kMostExperts, kMostExpertsUsed);
   }
+  QSF_RETURN_IF_ERROR(check_state(spec, *find_architecture(spec.architecture)));
   if (spec.parallel_block && !find_architecture(spec.architecture)->pre_norms) {
     return unsupported_feature("parallel blocks and no norms before them");
   }
@@ -215,16 +268,12 @@ std::vector<TensorRule> embedding_rules(const ModelSpec& spec) {
 
 std::vector<TensorRule> layer_rules(const ModelSpec& spec, std::uint32_t layer) {
   const Architecture& architecture = *find_architecture(spec.architecture);
-  std::vector<TensorRule> rules = {
-      {TensorKind::kAttnQ, spec.q_dim(), spec.hidden, true},
-      {TensorKind::kAttnQBias, 1, spec.q_dim(), false},
-      {TensorKind::kAttnK, spec.kv_dim(), spec.hidden, true},
-      {TensorKind::kAttnKBias, 1, spec.kv_dim(), false},
-      {TensorKind::kAttnV, spec.kv_dim(), spec.hidden, true},
-      {TensorKind::kAttnVBias, 1, spec.kv_dim(), false},
-      {TensorKind::kAttnO, spec.hidden, spec.q_dim(), true},
-      {TensorKind::kAttnOBias, 1, spec.hidden, false},
-  };
+  const bool attends = spec.mixer_of(layer) == LayerMixer::kAttention;
+  std::vector<TensorRule> rules;
+  switch (spec.mixer_of(layer)) {
+    case LayerMixer::kAttention: add_attention(spec, rules); break;
+    case LayerMixer::kShortConv: add_short_conv(spec, rules); break;
+  }
   if (spec.has_experts(layer)) {
     add_experts(spec, architecture, rules);
   } else {
@@ -237,18 +286,8 @@ std::vector<TensorRule> layer_rules(const ModelSpec& spec, std::uint32_t layer) 
   if (architecture.pre_norms && (!spec.parallel_block || architecture.ffn_norm)) {
     add_norm(spec, TensorKind::kFfnNorm, TensorKind::kFfnNormBias, rules);
   }
-  if (architecture.head_norms || architecture.some_head_norms) {
-    rules.push_back({TensorKind::kQNorm, 1, spec.head_dim, architecture.head_norms});
-    rules.push_back({TensorKind::kKNorm, 1, spec.head_dim, architecture.head_norms});
-  }
-  if (architecture.row_norms || architecture.own_head_gains) {
-    rules.push_back({TensorKind::kQNorm, 1, spec.q_dim(), architecture.row_norms});
-    rules.push_back({TensorKind::kKNorm, 1, spec.kv_dim(), architecture.row_norms});
-  }
-  if (architecture.sub_norms) {
-    rules.push_back({TensorKind::kAttnSubNorm, 1, spec.q_dim(), true});
-    rules.push_back({TensorKind::kFfnSubNorm, 1, spec.ffn, true});
-  }
+  if (attends) add_attention_norms(spec, architecture, rules);
+  if (architecture.sub_norms) rules.push_back({TensorKind::kFfnSubNorm, 1, spec.ffn, true});
   if (architecture.post_norms) {
     rules.push_back({TensorKind::kAttnPostNorm, 1, spec.hidden, true});
     rules.push_back({TensorKind::kFfnPostNorm, 1, spec.hidden, true});

@@ -67,14 +67,19 @@ std::vector<BufferShape> Decoder::buffer_shapes(const ModelSpec& spec, std::uint
     shapes.push_back({"expert_in", max_rows, spec.hidden});
     shapes.push_back({"expert_out", max_rows, spec.hidden});
   }
+  if (spec.has_state()) {
+    shapes.push_back({"mixer_in", max_rows, spec.mixer_in()});
+    shapes.push_back({"mixed", max_rows, spec.mixer_out()});
+  }
   if (rope_reindex) shapes.push_back({"q_sinks", max_rows, spec.q_dim()});
   return shapes;
 }
 
 DecoderBuffers Decoder::name_buffers(const ModelSpec& spec, std::span<const Buffer> made,
                                      bool rope_reindex) {
-  DecoderBuffers named = {made[0], made[1], made[2], made[3], made[4], made[5], made[6], made[7],
-                          made[8], made[9], {},      {},      {},      {},      {}};
+  DecoderBuffers named = {made[0], made[1], made[2], made[3], made[4], made[5],
+                          made[6], made[7], made[8], made[9], {},      {},
+                          {},      {},      {},      {},      {}};
   std::size_t next = 10;
   if (has_parallel_ffn_norm(spec)) named.ffn_normed = made[next++];
   if (spec.n_experts != 0) {
@@ -82,12 +87,17 @@ DecoderBuffers Decoder::name_buffers(const ModelSpec& spec, std::span<const Buff
     named.expert_in = made[next++];
     named.expert_out = made[next++];
   }
+  if (spec.has_state()) {
+    named.mixer_in = made[next++];
+    named.mixed = made[next++];
+  }
   if (rope_reindex) named.q_sinks = made.back();
   return named;
 }
 
 std::uint32_t Decoder::max_product_cols(const ModelSpec& spec) {
-  return std::max({spec.hidden, spec.q_dim(), spec.widest_ffn()});
+  const std::uint32_t mixer_out = spec.has_state() ? spec.mixer_out() : 0;
+  return std::max({spec.hidden, spec.q_dim(), spec.widest_ffn(), mixer_out});
 }
 
 Result<Decoder> Decoder::create(const QsfReader& reader, WeightPager& pager, Backend& backend,
@@ -116,6 +126,11 @@ Decoder::Decoder(const ModelSpec& spec, WeightPager& pager, Backend& backend,
       norms_rows_(has_row_norms(spec)),
       expert_rows_(spec, max_rows) {
   output_rows_.reserve(max_rows);
+  std::uint32_t n_attention = 0;
+  for (std::uint32_t layer = 0; layer < spec.n_layers; ++layer) {
+    const bool attends = spec.mixer_of(layer) == LayerMixer::kAttention;
+    places_.push_back(attends ? n_attention++ : layer - n_attention);
+  }
   if (!inverse_frequencies_.empty()) {
     rotations_.push_back({.inverse_frequencies = inverse_frequencies_,
                           .factor = rope_attention_factor(spec, max_distance),
@@ -250,7 +265,7 @@ Status Decoder::run_layers(const Pass& pass, std::uint32_t first, std::uint32_t 
   return ok_status();
 }
 
-// One layer. Attention and FFN each add to the residual stream:
+// One layer. Attention, or what it has in its place, and FFN each add to the residual stream:
 //   hidden += attention(norm(hidden)); hidden += ffn(norm'(hidden))
 // and in a parallel block, with one norm for both or two,
 //   n = norm(hidden); m = norm'(hidden); hidden += attention(n); hidden += ffn(m)
@@ -264,13 +279,21 @@ Status Decoder::run_layer(const Pass& pass, std::uint32_t layer) {
   };
   const Buffer in = normed(buffers_.normed, w.attn_norm, w.attn_norm_bias);
   if (!spec_.parallel_block) {
-    QSF_RETURN_IF_ERROR(attention(pass, w, layer, in));
+    QSF_RETURN_IF_ERROR(mix(pass, w, layer, in));
     return ffn(pass, w, normed(buffers_.normed, w.ffn_norm, w.ffn_norm_bias));
   }
   const Buffer ffn_in =
       w.ffn_norm.empty() ? in : normed(buffers_.ffn_normed, w.ffn_norm, w.ffn_norm_bias);
   QSF_RETURN_IF_ERROR(attention(pass, w, layer, in));
   return ffn(pass, w, ffn_in);
+}
+
+Status Decoder::mix(const Pass& pass, const LayerWeights& w, std::uint32_t layer, Buffer in) {
+  switch (spec_.mixer_of(layer)) {
+    case LayerMixer::kAttention: return attention(pass, w, layer, in);
+    case LayerMixer::kShortConv: return short_conv(pass, w, layer, in);
+  }
+  return internal_error("layer %u has no mixer", layer);
 }
 
 // hidden += Wo norm(attend(rope(norm(Wq n)), rope(norm(Wk n)), Wv n)) with n = in, where the norms
@@ -287,11 +310,11 @@ Status Decoder::attention(const Pass& pass, const LayerWeights& w, std::uint32_t
   if (!query_scales_.empty()) backend_.scale_rows(buffers_.q, query_scales_);
   const LayerRope rope = spec_.rope_of(layer);
   if (rope != LayerRope::kNone) rotate(rope == LayerRope::kLocal ? 1 : 0);
-  backend_.store_kv(layer, buffers_.k, buffers_.v);
+  backend_.store_kv(places_[layer], buffers_.k, buffers_.v);
   const float scale = spec_.attention_scale != 0.0F
                           ? spec_.attention_scale
                           : 1.0F / std::sqrt(static_cast<float>(spec_.head_dim));
-  backend_.attend({.layer = layer,
+  backend_.attend({.layer = places_[layer],
                    .q = buffers_.q,
                    .out = buffers_.attended,
                    .q_sinks = rope == LayerRope::kNone ? buffers_.q : buffers_.q_sinks,

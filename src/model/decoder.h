@@ -47,6 +47,8 @@ struct DecoderBuffers {
   Buffer scores;      // [rows, experts]   the next three with experts
   Buffer expert_in;   // [rows, hidden]    rows of one expert
   Buffer expert_out;  // [rows, hidden]
+  Buffer mixer_in;    // [rows, mixer_in]  the next two with layers that have a state
+  Buffer mixed;       // [rows, mixer_out]
   Buffer q_sinks;     // [rows, q_dim]     under PassLimits::rope_reindex
 };
 
@@ -123,7 +125,9 @@ class Decoder {
   Status run_layer(const Pass& pass, std::uint32_t layer);
   Status head(const Pass& pass);
   Status end(Status status);
+  Status mix(const Pass& pass, const LayerWeights& w, std::uint32_t layer, Buffer in);
   Status attention(const Pass& pass, const LayerWeights& w, std::uint32_t layer, Buffer in);
+  Status short_conv(const Pass& pass, const LayerWeights& w, std::uint32_t layer, Buffer in);
   Status ffn(const Pass& pass, const LayerWeights& w, Buffer in);
   Status route(const Pass& pass, const LayerWeights& w, Buffer in);
   Status run_shared_expert(const Pass& pass, const LayerWeights& w, Buffer in);
@@ -168,6 +172,7 @@ class Decoder {
   RowCounts output_counts_;                 // of output_rows_
   std::uint32_t logit_rows_;                // of the logits buffer
   bool norms_rows_;                         // has_row_norms()
+  std::vector<std::uint32_t> places_;       // of each layer among those of its kind of cache
   ExpertRows expert_rows_;
   RoutingHook* routing_hook_ = nullptr;
 };

@@ -288,6 +288,19 @@ const Graph kGraphs[] = {
      },
      kContext,
      {0.25, 0.0625, 0.015625, 0.00390625, 0.5, 0.125}},
+    {"lfm2",
+     [](ModelSpec& s) {
+       s.architecture = "lfm2";
+       s.layer_mixers = {1, 0};
+       s.conv_taps = 3;
+       s.tied_head = true;
+     }},
+    {"lfm2_longer",
+     [](ModelSpec& s) {
+       s.architecture = "lfm2";
+       s.layer_mixers = {0, 1};
+       s.conv_taps = 5;
+     }},
     {"bitnet", [](ModelSpec& s) { s.architecture = "bitnet"; }},
     {"bitnet_relu_squared",
      [](ModelSpec& s) {
@@ -329,7 +342,7 @@ class Runner {
       backend_ = make_cpu_backend(*threads_, /*exact=*/false).value();
     }
     const ModelSpec& spec = reader_.spec();
-    const KvShape shape = {.n_layers = spec.n_layers,
+    const KvShape shape = {.n_layers = spec.n_attention_layers(),
                            .n_kv_heads = spec.n_kv_heads,
                            .head_dim = spec.head_dim,
                            .k_type = KvType::kF32,
@@ -349,6 +362,12 @@ class Runner {
     kv_.emplace(KvCache::create(shape, limits, memory(KvCache::region_bytes(limits))).value());
     kv_store_.emplace(shape, memory(backend_->kv_bytes(shape, limits.n_pages)));
     backend_->attach_kv(*kv_store_);
+    if (spec.has_state()) {
+      const StateShape states = {.n_layers = spec.n_layers - spec.n_attention_layers(),
+                                 .layer_size = (spec.conv_taps - 1) * spec.conv_channels()};
+      states_.emplace(StateCache::create(states, 1, memory(StateCache::region_bytes(states, 1))));
+      backend_->attach_states(*states_);
+    }
     backend_->attach_scratch(pass_limits, memory(backend_->scratch_bytes(pass_limits)));
     WeightLimits weight_limits;
     if (setup.bytes_more != UINT64_MAX) {
@@ -389,12 +408,14 @@ class Runner {
                         .wants_output = true});
       }
       Collect sink(done, logits);
+      if (states_.has_value()) states_->begin(sequence, role);
       const Status status = decoder_->run(
           {.rows = rows, .kv = &*kv_, .cancel = nullptr, .sink = &sink, .on_layer = nullptr});
       EXPECT_TRUE(status.ok()) << status.message();
+      if (states_.has_value()) states_->commit(sequence, n);
       done += n;
     }
-    kv_->free_sequence(sequence);
+    free_sequence(sequence);
     return logits;
   }
 
@@ -407,13 +428,14 @@ class Runner {
     const auto on_layer = [](std::uint32_t, void* flag) {
       static_cast<std::atomic<bool>*>(flag)->store(true);
     };
+    if (states_.has_value()) states_->begin(sequence, RowRole::kPrompt);
     Status status = decoder_->run({.rows = rows,
                                    .kv = &*kv_,
                                    .cancel = &cancel,
                                    .sink = nullptr,
                                    .on_layer = on_layer,
                                    .on_layer_user = &cancel});
-    kv_->free_sequence(sequence);
+    free_sequence(sequence);
     return status;
   }
 
@@ -471,6 +493,11 @@ class Runner {
     return rows;
   }
 
+  void free_sequence(SequenceId sequence) {
+    kv_->free_sequence(sequence);
+    if (states_.has_value()) states_->truncate(sequence, 0);
+  }
+
   MutableByteSpan memory(std::size_t n_bytes) {
     constexpr std::size_t kAlign = kTileAlign;
     blocks_.push_back(std::make_unique<std::byte[]>(n_bytes + kAlign));
@@ -488,6 +515,7 @@ class Runner {
   const DeferredBackend* deferred_ = nullptr;
   std::optional<KvCache> kv_;
   std::optional<ResidentKvStore> kv_store_;
+  std::optional<StateCache> states_;
   std::unique_ptr<WeightPager> pager_;
   std::optional<Decoder> decoder_;
 };
@@ -744,6 +772,18 @@ TEST(ArchitectureTest, RefusesWhatIsNotRun) {
          s.residual_scale = 0.5F;
        },
        "scaled residuals and norms behind the sublayers"},
+      {[](ModelSpec& s) {
+         s.layer_mixers = {1, 0};
+         s.conv_taps = 3;
+       },
+       "architecture \"llama\" with layers of mixer 1"},
+      {[](ModelSpec& s) {
+         s.architecture = "lfm2";
+         s.layer_mixers = {1, 0};
+         s.conv_taps = 3;
+         s.int8_rows = true;
+       },
+       "layers with a state in parallel blocks or of int8 rows"},
       {[](ModelSpec& s) { s.head_dim = 1025; }, "heads of 1025 columns"},
       {[](ModelSpec& s) { s.ffn = 1; }, "a weight matrix of one row"},
   };

@@ -124,6 +124,12 @@ LayerWeights bind_layer(const SectionBinder& section, std::uint32_t n_experts) {
   layer.k_bias = section.vector(TensorKind::kAttnKBias);
   layer.v_bias = section.vector(TensorKind::kAttnVBias);
   layer.o_bias = section.vector(TensorKind::kAttnOBias);
+  layer.mixer_in = section.matrix(TensorKind::kMixerIn);
+  layer.mixer_out = section.matrix(TensorKind::kMixerOut);
+  layer.mixer_in_bias = section.vector(TensorKind::kMixerInBias);
+  layer.mixer_out_bias = section.vector(TensorKind::kMixerOutBias);
+  layer.conv_taps = section.vector(TensorKind::kConvTaps);
+  layer.conv_bias = section.vector(TensorKind::kConvBias);
   layer.ffn_norm = section.vector(TensorKind::kFfnNorm);
   layer.ffn_norm_bias = section.vector(TensorKind::kFfnNormBias);
   layer.ffn_sub_norm = section.vector(TensorKind::kFfnSubNorm);

@@ -34,8 +34,9 @@ struct ExpertWeights {
 // have is empty, and the decoder skips its operator.
 struct LayerWeights {
   MatrixRef q, k, v, o;
-  MatrixRef gate, up, down;  // gate with a gated FFN alone
-  MatrixRef router;          // with experts instead of the FFN
+  MatrixRef mixer_in, mixer_out;  // in place of q, k, v, o: with a state
+  MatrixRef gate, up, down;       // gate with a gated FFN alone
+  MatrixRef router;               // with experts instead of the FFN
   std::span<const float> router_correction;
   MatrixRef shared_gate, shared_up, shared_down;  // of the expert that takes every row
   std::span<const float> shared_weight;           // [hidden], where rows weigh that expert
@@ -47,6 +48,8 @@ struct LayerWeights {
   std::span<const float> attn_post_norm,
       ffn_post_norm;  // of attention and FFN outputs, before the residual sum
   std::span<const float> q_bias, k_bias, v_bias, o_bias;
+  std::span<const float> mixer_in_bias, mixer_out_bias;
+  std::span<const float> conv_taps, conv_bias;  // [taps][channels], [channels]
   std::span<const float> gate_bias, up_bias, down_bias;
   std::span<const float> router_bias;
   std::span<const float> attn_sinks;  // [n_heads]

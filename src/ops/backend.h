@@ -34,6 +34,7 @@
 #include "kv/kv_policy.h"
 #include "kv/row.h"
 #include "kv/sparse_prefill_state.h"
+#include "kv/state_cache.h"
 #include "ops/operator_times.h"
 #include "quant/kv_type.h"
 #include "quant/weight_tile.h"
@@ -205,6 +206,24 @@ struct AttendArgs {
   std::span<const float> sink_scores;
 };
 
+// Columns of buffers: width neighbours from `first` on.
+struct BufferColumns {
+  Buffer buffer;
+  std::uint32_t first = 0;
+};
+
+// A causal convolution of every channel over the rows of its sequence; those before the pass are in
+// the sequence's state.
+struct ConvolveArgs {
+  std::uint32_t layer = 0;  // among those with a state
+  BufferColumns in;         // [rows, n_channels]
+  Buffer out;               // the same shape, from column 0 on; another buffer
+  std::uint32_t n_channels = 0;
+  std::uint32_t n_taps = 0;
+  std::span<const float> taps;  // [n_taps, n_channels], the oldest row's first
+  std::span<const float> bias;  // [n_channels] or empty
+};
+
 class OperatorObserver;  // operator_observer.h
 
 class Backend : public SubmittedWork {
@@ -238,6 +257,9 @@ class Backend : public SubmittedWork {
   virtual void attach_sparse_prefill(std::span<SparsePrefillState> states) = 0;
   // The same for limits.h2o_eviction.
   virtual void attach_h2o_eviction(std::span<H2oEviction> evictions) = 0;
+  // The states of layers that have one. The caller begins and commits their passes.
+  // Requires  the cache outlives the backend; rows of a sequence lie behind each other
+  virtual void attach_states(StateCache& states) = 0;
 
   // Starts a pass. `rows` (prompt rows first), `kv` and `rotations` stay unchanged until its last
   // wait(). Requires  PassLimits::n_rotations rotations, or none where nothing rotates
@@ -266,6 +288,11 @@ class Backend : public SubmittedWork {
   virtual void attend(const AttendArgs& args) = 0;
   virtual void add(Buffer to, Buffer from) = 0;  // to += from
   virtual void clear(Buffer x) = 0;              // the rows of the pass become 0
+  // Columns of `to` are multiplied by as many columns of `by`.
+  virtual void multiply(BufferColumns to, BufferColumns by, std::uint32_t n_cols) = 0;
+  // The state behind the pass then has the last n_taps - 1 rows of each sequence, oldest first.
+  // Requires  attach_states()
+  virtual void convolve(const ConvolveArgs& args) = 0;
   // Row i of `to` becomes row rows[i] of `from`, and row rows[i] of `to` gains factors[i] times row
   // i of `from`, which is scaled in place: the rows of an expert. Requires  buffers of equal
   // widths; rows ascend

@@ -58,6 +58,7 @@ class CpuBackend final : public Backend {
   void attach_h2o_eviction(std::span<H2oEviction> evictions) override {
     h2o_evictions_ = evictions;
   }
+  void attach_states(StateCache& states) override { states_ = &states; }
 
   void begin_pass(std::span<const Row> rows, const KvCache& kv, std::span<const Rotation> rotations,
                   const std::atomic<bool>* cancel) override;
@@ -73,6 +74,8 @@ class CpuBackend final : public Backend {
   void attend(const AttendArgs& args) override;
   void add(Buffer to, Buffer from) override;
   void clear(Buffer x) override;
+  void multiply(BufferColumns to, BufferColumns by, std::uint32_t n_cols) override;
+  void convolve(const ConvolveArgs& args) override;
   void gather_rows(Buffer from, Buffer to, std::span<const std::uint32_t> rows) override;
   void add_to_rows(Buffer to, Buffer from, std::span<const std::uint32_t> rows,
                    std::span<const float> factors) override;
@@ -270,6 +273,7 @@ class CpuBackend final : public Backend {
   void attend_h2o_eviction_rows(const SparseLayer& layer);
   std::uint32_t end_of_part(std::uint32_t first, std::uint32_t end_slot) const noexcept;
   std::uint64_t n_attended(const Row& row) const noexcept;
+  void keep_last_rows(const ConvolveArgs& args, std::uint32_t first, std::uint32_t end);
   void count_sparse_attention(OperatorTimes& times) const noexcept;
 
   ThreadPool& pool_;
@@ -298,6 +302,7 @@ class CpuBackend final : public Backend {
   // [sequences] or empty; without either all rows take plain attention.
   std::span<SparsePrefillState> sparse_prefill_states_;
   std::span<H2oEviction> h2o_evictions_;
+  StateCache* states_ = nullptr;
 
   PassLimits limits_;
   float* cos_ = nullptr;  // [n_rotations, max_rows, rope_dims / 2], times Rotation::factor

@@ -28,6 +28,7 @@ std::string_view operator_name(OperatorKind kind) noexcept {
     case OperatorKind::kClamp: return "clamping";
     case OperatorKind::kScale: return "scaling of rows";
     case OperatorKind::kStoreKv: return "storing keys and values";
+    case OperatorKind::kState: return "states";
     case OperatorKind::kAttend: return "attention";
     case OperatorKind::kAttentionOut: return "attention output";
     case OperatorKind::kRouter: return "experts' scores";

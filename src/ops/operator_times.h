@@ -21,6 +21,7 @@ enum class OperatorKind : std::uint8_t {
   kClamp,         // queries, keys and values, of the models that clamp them
   kScale,         // rows times factors of their own
   kStoreKv,       // keys and values into the cache
+  kState,         // convolutions of layers with a state, and their gates
   kAttend,        // attention over the cache
   kAttentionOut,  // product, with the residual sum
   kRouter,        // product, the scores of experts

@@ -115,7 +115,9 @@ const char* const kModels[] = {"gpt2",
                                "granitemoeshared",
                                "phimoe",
                                "phimoe_long_scale",
-                               "phimoe_short"};
+                               "phimoe_short",
+                               "lfm2",
+                               "lfm2_types"};
 
 fs::path golden_folder() {
   return fs::path(QSF_SOURCE_DIR) / "testdata/golden";
@@ -402,7 +404,7 @@ class ConfigFaults {
   }
 
   void add_numbers() {
-    for (const char* key : {"rms_norm_eps", "layer_norm_epsilon", "layer_norm_eps"}) {
+    for (const char* key : {"rms_norm_eps", "layer_norm_epsilon", "layer_norm_eps", "norm_eps"}) {
       if (has_number(key) && !has_number("norm_epsilon")) add_factor(key, 0.5);
     }
     if (has_number("norm_epsilon")) add_factor("norm_epsilon", 0.5);

@@ -114,7 +114,9 @@ const Model kModels[] = {{"llama_mha", nullptr},
                          {"granitemoeshared", nullptr},
                          {"phimoe", "LayerNorm"},
                          {"phimoe_long_scale", "LayerNorm"},
-                         {"phimoe_short", "LayerNorm"}};
+                         {"phimoe_short", "LayerNorm"},
+                         {"lfm2", nullptr},
+                         {"lfm2_types", nullptr}};
 
 fs::path golden_folder() {
   return fs::path(QSF_SOURCE_DIR) / "testdata/golden";

@@ -93,6 +93,11 @@ Status add_first_rows(const ModelSource& source, SectionKind section, std::uint3
 
 Result<CalibratedModel> identify_model(const ModelSource& source) {
   const ModelSpec& spec = source.spec();
+  if (spec.has_state()) {
+    return unsupported(
+        "calibration of a model with layers that have a state is not supported; convert it without "
+        "calibration");
+  }
   CalibratedModel model = {.architecture = spec.architecture,
                            .n_layers = spec.n_layers,
                            .hidden = spec.hidden,

@@ -268,11 +268,13 @@ RotatedModel::Change RotatedModel::change_of(TensorKind kind, std::uint32_t laye
     case TensorKind::kTokenEmbedding:
     case TensorKind::kPositionEmbedding:
     case TensorKind::kAttnOBias:
+    case TensorKind::kMixerOutBias:
     case TensorKind::kFfnDownBias:
     case TensorKind::kExpertDownBias: change.columns = of_stream; break;
     case TensorKind::kAttnQ:
     case TensorKind::kAttnK:
     case TensorKind::kAttnV:
+    case TensorKind::kMixerIn:
       change.columns = of_stream;
       if (stream) change.gain = &gains_[layer].attention;
       if (kind == TensorKind::kAttnV) change.rows = of_values;
@@ -301,6 +303,7 @@ RotatedModel::Change RotatedModel::change_of(TensorKind kind, std::uint32_t laye
       change.rows = of_stream;
       break;
     case TensorKind::kFfnDown:
+    case TensorKind::kMixerOut:
     case TensorKind::kExpertDown:
     case TensorKind::kSharedDown: change.rows = of_stream; break;
     default: break;

@@ -23,6 +23,7 @@ BlockFormat mixed_format(TensorKind kind) noexcept {
     case TensorKind::kAttnQ:
     case TensorKind::kAttnK:
     case TensorKind::kAttnV:
+    case TensorKind::kMixerIn:
     case TensorKind::kFfnGate:
     case TensorKind::kFfnUp:
     case TensorKind::kExpertGate:

@@ -8,13 +8,37 @@
 namespace qsf {
 namespace {
 
+// Architectures with states have an array: 0 heads in layers without attention.
+void read_kv_heads(GgufFields& fields, const GgufArchitecture& architecture, ModelSpec& spec) {
+  const char* key = "attention.head_count_kv";
+  if (architecture.state == LayerMixer::kAttention || !fields.is_array(key)) {
+    spec.n_kv_heads = fields.u32_or(key, spec.n_heads, 1, 1U << 16);
+    return;
+  }
+  const std::vector<std::uint32_t> heads = fields.u32_array(key, spec.n_layers, 1U << 16);
+  for (const std::uint32_t n : heads) {
+    const LayerMixer mixer = n == 0 ? architecture.state : LayerMixer::kAttention;
+    spec.layer_mixers.push_back(static_cast<std::uint32_t>(mixer));
+    if (n == 0 || n == spec.n_kv_heads) continue;
+    if (spec.n_kv_heads != 0) {
+      fields.fail(unsupported("GGUF: key \"%s\": layers of %u and of %u heads are not supported",
+                              key, spec.n_kv_heads, n));
+    }
+    spec.n_kv_heads = n;
+  }
+  if (fields.status().ok() && spec.n_kv_heads == 0) {
+    fields.fail(unsupported("GGUF: key \"%s\": no layer with attention is not supported", key));
+  }
+  if (!spec.has_state()) spec.layer_mixers.clear();
+}
+
 // Sizes, norm and vocabulary.
 Status read_sizes(const GgufFile& file, const GgufArchitecture& architecture, GgufFields& fields,
                   ModelSpec& spec) {
   spec.hidden = fields.u32("embedding_length", 1, 1U << 20);
   spec.n_layers = fields.u32("block_count", 1, 4096);
   spec.n_heads = fields.u32("attention.head_count", 1, 1U << 16);
-  spec.n_kv_heads = fields.u32_or("attention.head_count_kv", spec.n_heads, 1, 1U << 16);
+  read_kv_heads(fields, architecture, spec);
   spec.max_positions = fields.u32("context_length", 1, 1U << 24);
   spec.ffn = fields.u32("feed_forward_length", 1, 1U << 24);
   // Of a LayerNorm that llama.cpp takes for the other.
@@ -109,6 +133,12 @@ constexpr GgufKindName kLayerNames[] = {
     {K::kKNorm, "attn_k_norm.weight"},
     {K::kAttnSubNorm, "attn_sub_norm.weight"},
     {K::kFfnSubNorm, "ffn_sub_norm.weight"},
+    {K::kMixerIn, "shortconv.in_proj.weight"},
+    {K::kMixerInBias, "shortconv.in_proj.bias"},
+    {K::kConvTaps, "shortconv.conv.weight"},
+    {K::kConvBias, "shortconv.conv.bias"},
+    {K::kMixerOut, "shortconv.out_proj.weight"},
+    {K::kMixerOutBias, "shortconv.out_proj.bias"},
     {K::kRouter, "ffn_gate_inp.weight"},
     {K::kExpertGate, "ffn_gate_exps.weight"},
     {K::kExpertUp, "ffn_up_exps.weight"},
@@ -162,8 +192,10 @@ Result<ModelSpec> gguf_model_spec(const GgufFile& file, const GgufArchitecture& 
 
 std::string gguf_tensor_name(const GgufArchitecture& architecture, TensorKind kind,
                              std::uint32_t layer) {
-  if (const char* name = find_name(kKindNames, kind); name != nullptr) return name;
   const char* name = find_name(architecture.names, kind);
+  if (const char* common = find_name(kKindNames, kind); common != nullptr) {
+    return name != nullptr ? name : common;
+  }
   if (name == nullptr) name = find_name(kLayerNames, kind);
   return name == nullptr ? std::string() : "blk." + std::to_string(layer) + "." + name;
 }

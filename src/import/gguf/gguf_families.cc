@@ -294,6 +294,12 @@ bool has_rope_sections(const GgufFile& file) {
   return file.keys().find_key("glm4.rope.dimension_sections") != nullptr;
 }
 
+Status finish_lfm2(const GgufFile&, GgufFields& fields, ModelSpec& spec) {
+  const std::uint32_t n_taps = fields.u32("shortconv.l_cache", 2, 16);
+  if (spec.has_state()) spec.conv_taps = n_taps;
+  return fields.status();
+}
+
 // Trained with activations of 8 bits, one scale a token.
 Status finish_bitnet(const GgufFile&, GgufFields&, ModelSpec& spec) {
   spec.int8_rows = true;
@@ -318,6 +324,8 @@ constexpr GgufKindName kFalconTwoNormNames[] = {{TensorKind::kAttnNorm, "attn_no
 
 // What follows attention is the norm before the FFN here.
 constexpr GgufKindName kLateFfnNormNames[] = {{TensorKind::kFfnNorm, "post_attention_norm.weight"}};
+// The final norm of LFM2 has the name of a norm of embeddings.
+constexpr GgufKindName kLfm2Names[] = {{TensorKind::kFinalNorm, "token_embd_norm.weight"}};
 
 constexpr GgufArchitecture kGgufArchitectures[] = {
     {.name = "llama",
@@ -432,6 +440,11 @@ constexpr GgufArchitecture kGgufArchitectures[] = {
      .gated_ffn = false,
      .positions = PositionEncoding::kAlibi,
      .finish = finish_mpt},
+    {.name = "lfm2",
+     .family = "lfm2",
+     .state = LayerMixer::kShortConv,
+     .finish = finish_lfm2,
+     .names = kLfm2Names},
     // BitNet files have no key for the activation; it follows from the architecture's name.
     {.name = "bitnet", .family = "bitnet", .finish = finish_bitnet, .table = &kBitnetTable},
     {.name = "bitnet-25",

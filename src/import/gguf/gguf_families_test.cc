@@ -39,6 +39,7 @@ struct GgufKeys {
   std::map<std::string, std::string> texts;
   std::map<std::string, bool> booleans;
   std::map<std::string, std::vector<bool>> lists;
+  std::map<std::string, std::vector<std::uint32_t>> arrays;  // in place of numbers of that name
   std::vector<std::string> tensors;
 
   std::string write() const {
@@ -51,6 +52,10 @@ struct GgufKeys {
         {"context_length", 64},       {"feed_forward_length", 80},
         {"attention.key_length", 16}, {"attention.value_length", 16}};
     for (const auto& [name, value] : numbers) all[name] = value;
+    for (const auto& [name, value] : arrays) {
+      all.erase(name);
+      writer.add_u32s(prefix + name, value);
+    }
     for (const auto& [name, value] : all) writer.add_u32(prefix + name, value);
     for (const char* name : {"attention.layer_norm_rms_epsilon", "attention.layer_norm_epsilon"}) {
       writer.add_f32(prefix + name, 1e-5F);
@@ -494,6 +499,40 @@ TEST(GgufFamiliesTest, KeysOfOtherArchitecturesAreRefused) {
   GgufKeys keys("granite");
   keys.booleans["attention.causal"] = false;
   expect_refused(keys, StatusCode::kUnsupported, "attention.causal");
+}
+
+// Layers without heads of keys have a convolution.
+TEST(GgufFamiliesTest, Lfm2) {
+  const char* heads = "attention.head_count_kv";
+  GgufKeys keys("lfm2");
+  keys.arrays[heads] = {0, 0, 2, 0, 2, 0, 0};
+  keys.numbers["shortconv.l_cache"] = 3;
+  const ModelSpec s = valid_spec(keys);
+  EXPECT_EQ(s.architecture, "lfm2");
+  EXPECT_THAT(s.layer_mixers, ElementsAre(1, 1, 0, 1, 0, 1, 1));
+  EXPECT_EQ(s.n_kv_heads, 2U);
+  EXPECT_EQ(s.conv_taps, 3U);
+  GgufKeys attending("lfm2");
+  attending.numbers["shortconv.l_cache"] = 3;
+  EXPECT_THAT(valid_spec(attending).layer_mixers, IsEmpty());
+
+  GgufKeys wrong = keys;
+  wrong.arrays[heads] = {0, 2};
+  expect_refused(wrong, StatusCode::kCorrupt, "attention.head_count_kv\": 2 values, expected 7");
+  wrong.arrays[heads] = {0, 0, 2, 0, 4, 0, 0};
+  expect_refused(wrong, StatusCode::kUnsupported, "layers of 2 and of 4 heads");
+  wrong.arrays[heads] = {0, 0, 0, 0, 0, 0, 0};
+  expect_refused(wrong, StatusCode::kUnsupported, "no layer with attention");
+  wrong.arrays[heads] = {0, 0, 1U << 20, 0, 2, 0, 0};
+  expect_refused(wrong, StatusCode::kCorrupt, "1048576 at index 2, expected 0 to 65536");
+  wrong = keys;
+  wrong.numbers.clear();
+  expect_refused(wrong, StatusCode::kCorrupt, "shortconv.l_cache\" is missing");
+  wrong.numbers["shortconv.l_cache"] = 40;
+  expect_refused(wrong, StatusCode::kCorrupt, "shortconv.l_cache\" is 40");
+  wrong = keys;
+  wrong.architecture = "llama";
+  expect_refused(wrong, StatusCode::kCorrupt, "attention.head_count_kv");
 }
 
 }  // namespace

@@ -82,6 +82,32 @@ std::vector<bool> GgufFields::pattern(const char* name, std::uint32_t n, std::ui
   return named;
 }
 
+bool GgufFields::is_array(const char* name) const {
+  const GgufKey* key = gguf_.find_key(prefix_ + name);
+  return key != nullptr && key->type == GgufType::kArray;
+}
+
+std::vector<std::uint32_t> GgufFields::u32_array(const char* name, std::uint32_t n,
+                                                 std::uint32_t high) {
+  std::vector<std::uint32_t> numbers(n);
+  const auto values = take(gguf_.get_integers(read(name)));
+  if (!values) return numbers;
+  if (values->size() != n) {
+    fail(corrupt("GGUF: key \"%s%s\": %zu values, expected %u", prefix_.c_str(), name,
+                 values->size(), n));
+    return numbers;
+  }
+  for (std::uint32_t i = 0; i < n; ++i) {
+    if ((*values)[i] < 0 || (*values)[i] > high) {
+      fail(corrupt("GGUF: key \"%s%s\": %lld at index %u, expected 0 to %u", prefix_.c_str(), name,
+                   static_cast<long long>((*values)[i]), i, high));
+      return std::vector<std::uint32_t>(n);
+    }
+    numbers[i] = static_cast<std::uint32_t>((*values)[i]);
+  }
+  return numbers;
+}
+
 void GgufFields::refuse_unread(const char* name, double only) {
   const GgufKey* key = gguf_.find_key(prefix_ + name);
   if (key == nullptr || read_.contains(std::string_view(name))) return;

@@ -43,6 +43,9 @@ class GgufFields {
   // A finite number above zero. The key is required when there is no fallback. Returns 1 after a
   // failure.
   float positive(const char* name, std::optional<float> fallback);
+  bool is_array(const char* name) const;
+  // An array of `n` integers up to `high`. The key is required. Returns zeros after a failure.
+  std::vector<std::uint32_t> u32_array(const char* name, std::uint32_t n, std::uint32_t high);
   // The same where a zero in the file means `fallback`, as it does in llama.cpp.
   float positive_or(const char* name, float fallback);
   bool boolean(const char* name, bool fallback);

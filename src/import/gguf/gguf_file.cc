@@ -161,14 +161,28 @@ Result<std::vector<float>> read_gguf_vector(const GgufFile& file, const GgufFile
     return corrupt("tensor \"%s\": %llu elements in %u dimensions, expected two of at most 2^24",
                    name.c_str(), static_cast<unsigned long long>(t.n_elements), t.n_dims);
   }
-  const auto row_bytes = ggml_row_bytes(t.type, t.n_elements);
-  if (!can_decode(t.type) || !row_bytes || *row_bytes > t.available_bytes) {
+  return read_gguf_rows(file, entry);
+}
+
+Result<std::vector<float>> read_gguf_rows(const GgufFile& file, const GgufFile::Entry& entry) {
+  const GgufTensor& t = *entry.tensor;
+  const std::string name = shown_gguf_text(t.name);
+  const auto row_bytes = ggml_row_bytes(t.type, t.dims[0]);
+  if (t.n_elements > kMaxGgufVector) {
+    return corrupt("tensor \"%s\": %llu elements, expected at most 2^24", name.c_str(),
+                   static_cast<unsigned long long>(t.n_elements));
+  }
+  const std::uint64_t n_rows = t.n_elements / t.dims[0];
+  if (!can_decode(t.type) || !row_bytes || *row_bytes > t.available_bytes / n_rows) {
     return unsupported("tensor \"%s\": type %s is not supported", name.c_str(), t.type_name);
   }
-  std::vector<std::byte> bytes(*row_bytes);
+  std::vector<std::byte> bytes(*row_bytes * n_rows);
   std::vector<float> values(t.n_elements);
   QSF_RETURN_IF_ERROR(file.read(entry, 0, bytes));
-  decode_ggml_row(t.type, bytes, values);
+  for (std::uint64_t row = 0; row < n_rows; ++row) {
+    decode_ggml_row(t.type, ByteSpan(bytes).subspan(row * *row_bytes, *row_bytes),
+                    std::span(values).subspan(row * t.dims[0], t.dims[0]));
+  }
   for (std::size_t i = 0; i < values.size(); ++i) {
     if (std::isfinite(values[i])) continue;
     return corrupt("tensor \"%s\": element %zu is not finite", name.c_str(), i);

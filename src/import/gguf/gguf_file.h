@@ -74,6 +74,8 @@ inline constexpr std::uint64_t kMaxGgufVector = 1U << 24;
 // Fails  kCorrupt on other dimensions or values that are not finite; kUnsupported on a type that is
 //        not decoded; kIo
 Result<std::vector<float>> read_gguf_vector(const GgufFile& file, const GgufFile::Entry& entry);
+// The same of a tensor of any dimensions, row behind row.
+Result<std::vector<float>> read_gguf_rows(const GgufFile& file, const GgufFile::Entry& entry);
 
 }  // namespace qsf
 

@@ -9,6 +9,7 @@
 
 #include "base/check.h"
 #include "format/tensor_rules.h"
+#include "import/conv_taps.h"
 #include "import/gguf/ggml_repack.h"
 #include "import/gguf/ggml_types.h"
 #include "import/gguf/gguf_rope.h"
@@ -54,6 +55,8 @@ bool is_matrix(TensorKind kind) noexcept {
     case TensorKind::kFfnUp:
     case TensorKind::kFfnDown:
     case TensorKind::kRouter:
+    case TensorKind::kMixerIn:
+    case TensorKind::kMixerOut:
     case TensorKind::kExpertGate:
     case TensorKind::kExpertUp:
     case TensorKind::kExpertDown:
@@ -82,7 +85,8 @@ class GgufModelMapper {
     model_.sections_.resize(spec().n_layers + 2U);
     QSF_RETURN_IF_ERROR(map_section(model_.sections_.front(), 0, table_.embedding));
     for (std::uint32_t layer = 0; layer < spec().n_layers; ++layer) {
-      QSF_RETURN_IF_ERROR(map_section(model_.sections_[1 + layer], layer, table_.layer));
+      QSF_RETURN_IF_ERROR(
+          map_section(model_.sections_[1 + layer], layer, table_.places_of(spec(), layer)));
       if (!spec().has_experts(layer)) continue;
       QSF_RETURN_IF_ERROR(map_experts(model_.sections_[1 + layer], layer));
     }
@@ -138,6 +142,7 @@ class GgufModelMapper {
         break;
       case Presence::kHeadNorms:
       case Presence::kAttnOutBias:
+      case Presence::kMixerBias:
       case Presence::kFfnBias: break;
     }
     return is_there(locate(place.kind, 0, 1).name);
@@ -188,9 +193,13 @@ class GgufModelMapper {
     const bool by_head = listed.storage == Storage::kPairedRopeOfHeads;
     const std::uint64_t n_gains = by_head ? spec().head_dim : found.n_stored;
     const std::uint64_t n_vectors = found.n_stacked * (found.n_stored / n_gains);
-    const std::uint64_t dims[3] = {matrix ? shape.cols : n_gains,
-                                   matrix ? found.n_stored : n_vectors,
-                                   matrix ? found.n_stacked : 1};
+    std::uint64_t dims[3] = {matrix ? shape.cols : n_gains, matrix ? found.n_stored : n_vectors,
+                             matrix ? found.n_stacked : 1};
+    const bool taps = listed.storage == Storage::kConvTaps;
+    if (taps) {
+      dims[0] = spec().conv_taps;
+      dims[1] = spec().conv_channels();
+    }
     std::string expected = "[" + std::to_string(dims[0]);
     if (matrix || dims[1] != 1) expected += ", " + std::to_string(dims[1]);
     if (dims[2] != 1) expected += ", " + std::to_string(dims[2]);
@@ -223,6 +232,7 @@ class GgufModelMapper {
     place.row_bytes = row_bytes.value_or(0);
     place.pair_width = paired ? spec().head_dim : 0;
     place.n_paired = spec().rope_dims();
+    if (taps) place.n_taps = spec().conv_taps;
     if (matrix) QSF_RETURN_IF_ERROR(read_scale(found.name, place));
     if (place.i2s != nullptr && is_microsoft(place.i2s->flavor())) spec().int8_rows = true;
     mark_used(entry);
@@ -503,7 +513,13 @@ Status GgufModel::read_stored_rows(const Place& place, std::uint64_t first_row,
 
 Status GgufModel::read_vector(const SourceTensor& tensor, const Place& place,
                               std::span<float> out) const {
-  QSF_ASSIGN_OR_RETURN(const std::vector<float> all, read_gguf_vector(file_, *place.stored));
+  QSF_ASSIGN_OR_RETURN(const std::vector<float> all, place.n_taps != 0
+                                                         ? read_gguf_rows(file_, *place.stored)
+                                                         : read_gguf_vector(file_, *place.stored));
+  if (place.n_taps != 0) {
+    transpose_taps(all, place.n_taps, out);
+    return ok_status();
+  }
   for (std::uint32_t i = 0; i < tensor.cols; ++i) out[i] = all[place.stored_row(i)];
   return ok_status();
 }
@@ -518,7 +534,9 @@ Status GgufModel::read_rows(SectionKind kind, std::uint32_t layer, std::size_t t
   const Place& place = section(kind, layer).places[tensor];
   const std::uint64_t* const dims = place.stored->tensor->dims;
   const bool is_stacked = dims[1] != 1 && dims[0] == shape.cols;  // as rows of a matrix
-  if (!is_matrix(shape.kind) && !is_stacked) return read_vector(shape, place, out);
+  if (place.n_taps != 0 || (!is_matrix(shape.kind) && !is_stacked)) {
+    return read_vector(shape, place, out);
+  }
   if (place.i2s != nullptr) return read_i2s_rows(place, first_row, shape.cols, out);
   const auto n_rows = static_cast<std::uint32_t>(out.size() / shape.cols);
   std::vector<std::byte> bytes(n_rows * place.row_bytes);

@@ -67,6 +67,7 @@ class GgufModel final : public ModelSource {
     const I2sDecoder* i2s = nullptr;  // reads the rows instead, of a tensor of type I2_S
     float scale = 1.0F;               // of the whole tensor, from a tensor beside it
     std::uint32_t pair_width = 0;     // rows of a head that rotates in pairs; 0: none does
+    std::uint32_t n_taps = 0;         // of a convolution; 0: something else
     std::uint32_t n_paired = 0;       // leading rows of each head that rotate
     // Returns which row of the stored tensor is a row of ours.
     std::uint64_t stored_row(std::uint64_t row) const noexcept;

@@ -117,7 +117,7 @@ INSTANTIATE_TEST_SUITE_P(
                     "cohere_biased", "cohere_normed", "granite4", "mpt_clipped", "cohere2",
                     "falcon", "falcon_groups", "gpt_neox", "starcoder2", "mpt", "mixtral",
                     "qwen3_moe", "olmoe", "granitemoe", "qwen2_moe", "gpt_oss", "gpt_oss_floats",
-                    "glm4_moe", "granitemoeshared", "phimoe"),
+                    "glm4_moe", "granitemoeshared", "phimoe", "lfm2"),
     [](const auto& test) { return std::string(test.param); });
 
 TEST(GgufModelTest, StoriesOfBothFormsAreOneModel) {

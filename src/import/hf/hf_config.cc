@@ -47,6 +47,7 @@ constexpr Family kFamilies[] = {
     {"GraniteMoeHybridForCausalLM", parse_granite4},
     {"GraniteMoeSharedForCausalLM", parse_granitemoeshared},
     {"InternLM2ForCausalLM", parse_internlm2},
+    {"Lfm2ForCausalLM", parse_lfm2},
     {"LlamaForCausalLM", parse_llama},
     {"Ministral3ForCausalLM", parse_ministral3},
     {"Mistral3ForConditionalGeneration", parse_mistral3, true},

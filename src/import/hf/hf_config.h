@@ -36,6 +36,7 @@ struct HfConfig {
   bool ffn_bias = false;
   bool head_bias = false;   // of the output head, in families of which some have it
   bool head_norms = false;  // of queries and keys, in families of which some have them
+  bool mixer_bias = false;  // of layers with a state
   // Of the table of tensors, where files name them otherwise than the architecture's others.
   std::string_view tensor_table;
   TernaryStorage ternary = TernaryStorage::kNone;

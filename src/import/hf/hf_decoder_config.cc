@@ -124,7 +124,7 @@ Status parse_decoder(ConfigFields& fields, const DecoderDefaults& defaults, Mode
   spec.max_positions = defaults.max_positions == 0
                            ? fields.u32(positions, 1, kMaxConfigContext)
                            : fields.u32_or(positions, defaults.max_positions, 1, kMaxConfigContext);
-  spec.ffn = fields.u32("intermediate_size", 1, 1U << 24);
+  spec.ffn = fields.u32(defaults.ffn_key, 1, 1U << 24);
   spec.norm = defaults.norm;
   spec.norm_epsilon = fields.positive(defaults.epsilon_key, defaults.epsilon);
   spec.positions = PositionEncoding::kRope;

@@ -9,6 +9,7 @@
 //   hf_families_post_norm.cc  norms behind sublayers: OLMo, EXAONE, GLM
 //   hf_families_experts.cc    mixtures of experts
 //   hf_families_granite.cc    Granite
+//   hf_families_state.cc      layers with a state: LFM2
 //   hf_families_bitnet.cc     BitNet and quantization_config
 //   hf_decoder_config.cc      the parts that families share
 //
@@ -71,6 +72,7 @@ Status parse_phimoe(ConfigFields& fields, HfConfig& config);
 Status parse_olmoe(ConfigFields& fields, HfConfig& config);
 Status parse_granitemoe(ConfigFields& fields, HfConfig& config);
 Status parse_gpt_oss(ConfigFields& fields, HfConfig& config);
+Status parse_lfm2(ConfigFields& fields, HfConfig& config);
 Status parse_bitnet(ConfigFields& fields, HfConfig& config);
 Status parse_bitnet_1bit(ConfigFields& fields, HfConfig& config);
 
@@ -92,6 +94,7 @@ struct DecoderDefaults {
   // Default of partial_rotary_factor; without one the whole head rotates and the key must be 1.
   std::optional<double> partial_rotary = std::nullopt;
   const char* partial_rotary_key = "partial_rotary_factor";
+  const char* ffn_key = "intermediate_size";
   std::uint32_t rope_original_context = 0;  // of longrope; 0: max_position_embeddings
   bool yarn_is_longrope = false;            // an older name of it in files of the family
   const char* rope_theta_key = "rope_theta";

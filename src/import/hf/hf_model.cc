@@ -11,6 +11,7 @@
 
 #include "base/check.h"
 #include "format/tensor_rules.h"
+#include "import/conv_taps.h"
 #include "import/hf/hf_mxfp4.h"
 #include "import/hf/hf_tensors.h"
 #include "import/rope_pairs.h"
@@ -60,6 +61,8 @@ bool is_vector(TensorKind kind) noexcept {
     case TensorKind::kFfnDown:
     case TensorKind::kTokenEmbedding:
     case TensorKind::kRouter:
+    case TensorKind::kMixerIn:
+    case TensorKind::kMixerOut:
     case TensorKind::kExpertGate:
     case TensorKind::kExpertUp:
     case TensorKind::kExpertDown:
@@ -113,7 +116,8 @@ class HfModelMapper {
     const std::string layers = prefix_ + std::string(table_.layer_prefix);
     for (std::uint32_t layer = 0; layer < spec().n_layers; ++layer) {
       const std::string at = layers + std::to_string(layer) + ".";
-      QSF_RETURN_IF_ERROR(map_section(model_.sections_[1 + layer], at, table_.layer, layer));
+      QSF_RETURN_IF_ERROR(
+          map_section(model_.sections_[1 + layer], at, table_.places_of(spec(), layer), layer));
       if (!spec().has_experts(layer)) continue;
       QSF_RETURN_IF_ERROR(map_experts(model_.sections_[1 + layer], at));
     }
@@ -169,6 +173,7 @@ class HfModelMapper {
       case Presence::kAttnOutBias: return config.attn_out_bias;
       case Presence::kFfnBias: return config.ffn_bias;
       case Presence::kHeadNorms: return config.head_norms;
+      case Presence::kMixerBias: return config.mixer_bias;
       case Presence::kSequential: return !spec().parallel_block;
       case Presence::kDense: return !spec().has_experts(layer);
       case Presence::kExperts: return spec().has_experts(layer);
@@ -210,6 +215,9 @@ class HfModelMapper {
     const std::uint64_t n_outputs = vector ? shape.cols : shape.rows;
     Place at = locate(place, n_outputs, shape.cols, expert);
     std::vector<std::uint64_t> stored = stored_shape(place.storage, at, vector, shape.cols);
+    if (place.storage == Storage::kConvTaps) {
+      stored = {spec().conv_channels(), 1, spec().conv_taps};
+    }
     if (place.storage == Storage::kMxfp4 || place.storage == Storage::kMxfp4Pairs) {
       QSF_RETURN_IF_ERROR(map_mxfp4(name, shape.cols, at));
     } else if (model_.config_.ternary != TernaryStorage::kNone && is_layer_matrix(place.kind)) {
@@ -346,6 +354,7 @@ class HfModelMapper {
       }
       case Storage::kPairedRope:
       case Storage::kPairedRopeOfHeads: at.paired = true; break;
+      case Storage::kConvTaps: at.n_taps = spec().conv_taps; break;
       case Storage::kFusedGateUp:
         at.n_stored = 2 * n_outputs;
         at.first =
@@ -529,6 +538,7 @@ Status HfModel::read_rows(SectionKind kind, std::uint32_t layer, std::size_t ten
                           std::uint32_t first_row, std::span<float> out) const {
   const SourceTensor& shape = section(kind, layer).tensors[tensor];
   const Place& place = section(kind, layer).places[tensor];
+  if (place.n_taps != 0) return read_taps(place, out);
   const bool vector = is_vector(shape.kind);
   const std::uint32_t n_inputs = vector ? 1 : shape.cols;
   if (place.scales != nullptr) {
@@ -550,6 +560,14 @@ Status HfModel::read_rows(SectionKind kind, std::uint32_t layer, std::size_t ten
   if (place.less_one) {
     for (float& gain : out) gain += 1.0F;
   }
+  return ok_status();
+}
+
+// The taps of a channel are stored side by side.
+Status HfModel::read_taps(const Place& place, std::span<float> out) const {
+  std::vector<float> stored(out.size());
+  QSF_RETURN_IF_ERROR(weights_->read(*place.stored, 0, stored));
+  transpose_taps(stored, place.n_taps, out);
   return ok_status();
 }
 

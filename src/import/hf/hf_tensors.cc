@@ -574,6 +574,28 @@ constexpr TensorPlace kBitnet1bitLayer[] = {{K::kAttnNorm, "input_layernorm.weig
                                             {K::kFfnSubNorm, "mlp.ffn_layernorm.weight"},
                                             {K::kFfnDown, "mlp.down_proj.weight"}};
 
+// LFM2: some layers attend, the others have a convolution.
+constexpr TensorPlace kLfm2Layer[] = {
+    {K::kAttnNorm, "operator_norm.weight"},      {K::kAttnQ, "self_attn.q_proj.weight"},
+    {K::kQNorm, "self_attn.q_layernorm.weight"}, {K::kAttnK, "self_attn.k_proj.weight"},
+    {K::kKNorm, "self_attn.k_layernorm.weight"}, {K::kAttnV, "self_attn.v_proj.weight"},
+    {K::kAttnO, "self_attn.out_proj.weight"},    {K::kFfnNorm, "ffn_norm.weight"},
+    {K::kFfnGate, "feed_forward.w1.weight"},     {K::kFfnUp, "feed_forward.w3.weight"},
+    {K::kFfnDown, "feed_forward.w2.weight"}};
+constexpr TensorPlace kLfm2StateLayer[] = {
+    {K::kAttnNorm, "operator_norm.weight"},
+    {K::kMixerIn, "conv.in_proj.weight"},
+    {K::kMixerInBias, "conv.in_proj.bias", S::kPlain, P::kMixerBias},
+    {K::kConvTaps, "conv.conv.weight", S::kConvTaps},
+    {K::kConvBias, "conv.conv.bias", S::kPlain, P::kMixerBias},
+    {K::kMixerOut, "conv.out_proj.weight"},
+    {K::kMixerOutBias, "conv.out_proj.bias", S::kPlain, P::kMixerBias},
+    {K::kFfnNorm, "ffn_norm.weight"},
+    {K::kFfnGate, "feed_forward.w1.weight"},
+    {K::kFfnUp, "feed_forward.w3.weight"},
+    {K::kFfnDown, "feed_forward.w2.weight"}};
+constexpr TensorPlace kLfm2Final[] = {{K::kFinalNorm, "embedding_norm.weight"}};
+
 constexpr TensorTable kTables[] = {
     {"gpt2", "transformer.", "h.", kGpt2Embedding, kGpt2Layer, kLnFinal},
     {"bloom", "transformer.", "h.", kBloomEmbedding, kBloomLayer, kLnFinal},
@@ -666,6 +688,13 @@ constexpr TensorTable kTables[] = {
      "embed_out.weight"},
     {"starcoder2", "model.", "layers.", kEmbedTokens, kStarcoder2Layer, kStablelmFinal},
     {"mpt", "transformer.", "blocks.", kMptEmbedding, kMptLayer, kMptFinal},
+    {.architecture = "lfm2",
+     .base_prefix = "model.",
+     .layer_prefix = "layers.",
+     .embedding = kEmbedTokens,
+     .layer = kLfm2Layer,
+     .final = kLfm2Final,
+     .state_layer = kLfm2StateLayer},
     {"bitnet-b1.58", "model.", "layers.", kEmbedTokens, kBitnetLayer, kNormFinal},
     {"bitnet", "model.", "layers.", kEmbedTokens, kBitnet1bitLayer, kNormFinal},
 };

@@ -36,6 +36,7 @@ enum class Storage : std::uint8_t {
   kStackedTransposedPairs,  // the same, with outputs in pairs
   kMxfp4,              // stacked; blocks and scales of hf_mxfp4.h, the name is that of the blocks
   kMxfp4Pairs,         // the same, with outputs in pairs
+  kConvTaps,           // [channels, 1, taps]
   kPairedRope,         // plain, but columns 2i and 2i + 1 of a head rotate together (rope_pairs.h)
   kPairedRopeOfHeads,  // the same of gains, [heads, columns of a head]
 };
@@ -46,7 +47,8 @@ enum class Presence : std::uint8_t {
   kQkvBias,  // as HfConfig says; so are the next three
   kAttnOutBias,
   kFfnBias,
-  kHeadNorms,   // as HfConfig says
+  kHeadNorms,  // as HfConfig says
+  kMixerBias,
   kSequential,  // not with ModelSpec::parallel_block
   kDense,       // layers without experts
   kExperts,     // layers with experts
@@ -74,6 +76,14 @@ struct TensorTable {
   // number. Where the first of a model is missing, the other names are tried.
   std::span<const TensorPlace> experts = {};
   std::span<const TensorPlace> stacked_experts = {};
+  // Of layers with a state, in place of `layer`.
+  std::span<const TensorPlace> state_layer = {};
+
+  // Requires  layer < spec.n_layers
+  std::span<const TensorPlace> places_of(const ModelSpec& spec,
+                                         std::uint32_t index) const noexcept {
+    return spec.mixer_of(index) == LayerMixer::kAttention ? layer : state_layer;
+  }
 };
 
 // Returns the table of an architecture.

@@ -49,6 +49,12 @@ class GgufWriter {
     append(keys_, std::uint64_t{values.size()});
     for (const float value : values) append(keys_, value);
   }
+  void add_u32s(std::string_view name, const std::vector<std::uint32_t>& values) {
+    begin_key(name, 9);
+    append(keys_, std::uint32_t{4});
+    append(keys_, std::uint64_t{values.size()});
+    for (const std::uint32_t value : values) append(keys_, value);
+  }
   void add_bools(std::string_view name, const std::vector<bool>& values) {
     begin_key(name, 9);
     append(keys_, std::uint32_t{7});

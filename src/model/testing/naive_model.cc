@@ -48,6 +48,12 @@ void add(std::vector<double>& to, const std::vector<double>& from) {
   for (std::size_t i = 0; i < to.size(); ++i) to[i] += from[i];
 }
 
+// Clamps values to [-most, most]; 0: to none.
+void clip(std::vector<double>& values, double most) {
+  if (most == 0.0) return;
+  for (double& value : values) value = std::clamp(value, -most, most);
+}
+
 }  // namespace
 
 NaiveModel::NaiveModel(ModelSpec spec, std::uint64_t seed) : spec_(std::move(spec)) {
@@ -270,6 +276,32 @@ NaiveModel::Row NaiveModel::attend_cache(Row q, const std::vector<Row>& keys,
   return attend(q, cached_keys.size() - 1, cached_keys, cached_values, layer, {}, nullptr);
 }
 
+std::vector<NaiveModel::Row> NaiveModel::short_conv(std::uint32_t section,
+                                                    const std::vector<Row>& rows) const {
+  using enum TensorKind;
+  if (spec_.mixer_of(section - 1) != LayerMixer::kShortConv) return {};
+  const std::size_t n = spec_.hidden;
+  const Weights& taps = weights(section, kConvTaps);
+  const Weights& bias = weights(section, kConvBias);
+  std::vector<Row> gated;
+  std::vector<Row> out;
+  for (const Row& x : rows) {
+    const Row parts = product(section, kMixerIn, kMixerInBias, x);  // B, C, x
+    gated.emplace_back(n);
+    Row y(n);
+    for (std::size_t c = 0; c < n; ++c) {
+      gated.back()[c] = parts[c] * parts[2 * n + c];
+      for (std::size_t back = 0; back < spec_.conv_taps && back < gated.size(); ++back) {
+        const std::size_t tap = spec_.conv_taps - 1 - back;
+        y[c] += taps[tap * n + c] * gated[gated.size() - 1 - back][c];
+      }
+      y[c] = (y[c] + (bias.empty() ? 0.0F : bias[c])) * parts[n + c];
+    }
+    out.push_back(product(section, kMixerOut, kMixerOutBias, y));
+  }
+  return out;
+}
+
 NaiveModel::Row NaiveModel::embedded(std::uint32_t token, std::size_t position) const {
   Row x(spec_.hidden);
   const Weights& positions = weights(0, TensorKind::kPositionEmbedding);
@@ -412,15 +444,16 @@ std::vector<std::vector<double>> NaiveModel::logits(
                                             : norm(x, weights(layer, gain), weights(layer, bias));
       };
       const Row n = before(kAttnNorm, kAttnNormBias);
+      if (spec_.mixer_of(layer - 1) != LayerMixer::kAttention) {
+        inputs.push_back(n);
+        continue;
+      }
       Row q = product(layer, kAttnQ, kAttnQBias, n);
       Row k = product(layer, kAttnK, kAttnKBias, n);
       norm_heads(q, weights(layer, kQNorm));
       norm_heads(k, weights(layer, kKNorm));
       Row v = product(layer, kAttnV, kAttnVBias, n);
-      for (Row* const x : {&q, &k, &v}) {
-        const double most = spec_.qkv_clip;
-        for (double& value : *x) value = most == 0.0 ? value : std::clamp(value, -most, most);
-      }
+      for (Row* const x : {&q, &k, &v}) clip(*x, spec_.qkv_clip);
       if (spec_.query_position_scale != 0.0F) {
         const std::uint32_t place =
             cache == nullptr ? position : std::min(position, cache->sinks + cache->window - 1);
@@ -437,18 +470,22 @@ std::vector<std::vector<double>> NaiveModel::logits(
       keys.push_back(k);
       values.push_back(std::move(v));
     }
+    std::vector<Row> mixed = short_conv(layer, inputs);
     for (std::size_t position = 0; position < rows.size(); ++position) {
       Row& x = rows[position];
-      const Row& q = queries[position];
-      Row seen = cache == nullptr ? attend(q, position, keys, values, layer - 1, slopes, sees)
-                                  : attend_cache(q, {keys.begin(), keys.begin() + position + 1},
-                                                 {values.begin(), values.begin() + position + 1},
-                                                 layer - 1, context, *cache);
       const auto behind = [&](const Row& y, TensorKind gain) {
         return weights(layer, gain).empty() ? y : norm(y, weights(layer, gain), {});
       };
-      seen = behind(seen, kAttnSubNorm);
-      add(x, scaled(behind(product(layer, kAttnO, kAttnOBias, seen), kAttnPostNorm)));
+      if (mixed.size() <= position) {
+        const Row seen =
+            cache == nullptr
+                ? attend(queries[position], position, keys, values, layer - 1, slopes, sees)
+                : attend_cache(queries[position], {keys.begin(), keys.begin() + position + 1},
+                               {values.begin(), values.begin() + position + 1}, layer - 1, context,
+                               *cache);
+        mixed.push_back(product(layer, kAttnO, kAttnOBias, behind(seen, kAttnSubNorm)));
+      }
+      add(x, scaled(behind(mixed[position], kAttnPostNorm)));
       Row m = x;
       if (spec_.parallel_block) {
         m = inputs[position];

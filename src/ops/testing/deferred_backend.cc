@@ -169,6 +169,14 @@ void DeferredBackend::clear(Buffer x) {
   submit([this, x] { cpu_.clear(x); });
 }
 
+void DeferredBackend::multiply(BufferColumns to, BufferColumns by, std::uint32_t n_cols) {
+  submit([this, to, by, n_cols] { cpu_.multiply(to, by, n_cols); });
+}
+
+void DeferredBackend::convolve(const ConvolveArgs& args) {
+  submit([this, args] { cpu_.convolve(args); });
+}
+
 void DeferredBackend::gather_rows(Buffer from, Buffer to, std::span<const std::uint32_t> rows) {
   submit([this, from, to, copy = std::vector<std::uint32_t>(rows.begin(), rows.end())] {
     cpu_.gather_rows(from, to, copy);

@@ -87,6 +87,7 @@ class DeferredBackend final : public Backend {
   void attach_h2o_eviction(std::span<H2oEviction> evictions) override {
     cpu_.attach_h2o_eviction(evictions);
   }
+  void attach_states(StateCache& states) override { cpu_.attach_states(states); }
 
   void begin_pass(std::span<const Row> rows, const KvCache& kv, std::span<const Rotation> rotations,
                   const std::atomic<bool>* cancel) override;
@@ -99,6 +100,8 @@ class DeferredBackend final : public Backend {
   void scale_rows(Buffer x, std::span<const float> factors) override;
   void clamp(Buffer x, float limit) override;
   void clear(Buffer x) override;
+  void multiply(BufferColumns to, BufferColumns by, std::uint32_t n_cols) override;
+  void convolve(const ConvolveArgs& args) override;
   void gather_rows(Buffer from, Buffer to, std::span<const std::uint32_t> rows) override;
   void add_to_rows(Buffer to, Buffer from, std::span<const std::uint32_t> rows,
                    std::span<const float> factors) override;

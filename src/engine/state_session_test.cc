@@ -1,0 +1,314 @@
+// SPDX-License-Identifier: MIT
+//
+// Sessions of a model of which some layers have a state: the definition's logits, the same bits in
+// pieces, with other sessions, forked, saved and cancelled, and what such a model refuses.
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <filesystem>
+#include <fstream>
+#include <functional>
+#include <limits>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "engine/engine_impl.h"
+#include "engine/testing/naive_model_test.h"
+#include "engine/testing/session_bytes.h"
+
+namespace qsf {
+namespace {
+
+using testing::HasSubstr;
+using testing_support::AppendLogits;
+using testing_support::bytes_of_file;
+using testing_support::index_of;
+using testing_support::Logits;
+using testing_support::naive_llama;
+using testing_support::NaiveModelTest;
+using testing_support::repair;
+using testing_support::section_at;
+
+constexpr std::uint32_t kContext = 200;
+constexpr std::size_t kTokens = 150;
+
+ModelSpec naive_lfm2() {
+  ModelSpec spec = naive_llama(5, kContext);
+  spec.architecture = "lfm2";
+  spec.layer_mixers = {1, 0, 1, 1, 0};
+  spec.conv_taps = 4;
+  return spec;
+}
+
+class StateSessionTest : public NaiveModelTest {
+ protected:
+  void SetUp() override { make_model(naive_lfm2(), kTokens); }
+  void TearDown() override {
+    NaiveModelTest::TearDown();
+    std::filesystem::remove(saved());
+  }
+  static std::string saved() {
+    return testing::TempDir() + "state_session_test." + std::to_string(::getpid());
+  }
+  static EngineOptions fast_options() {
+    EngineOptions options = exact_options(kContext);
+    options.exact = false;
+    options.k_type = options.v_type = KvType::k8Bit;
+    return options;
+  }
+  // Generated rows from token `first` on, after a prompt of those before it.
+  Logits generate(Session& session, std::size_t first, std::size_t last) const {
+    Logits logits;
+    for (std::size_t i = first; i < last; ++i) step(session, i, logits);
+    return logits;
+  }
+};
+
+TEST_F(StateSessionTest, MatchesTheDefinition) {
+  std::vector<std::vector<double>> want;
+  const std::vector<std::uint32_t> text(tokens_.begin(), tokens_.end());
+  want = model_->logits(text, kContext, {});
+  EXPECT_LE(
+      testing_support::largest_difference(run(exact_options(kContext), {70, 1, 33}, kTokens), want),
+      1e-4);
+}
+
+TEST_F(StateSessionTest, APromptInPiecesGivesTheBitsOfTheWhole) {
+  for (EngineOptions options : {exact_options(kContext), fast_options()}) {
+    const Logits whole = run(options, {kTokens}, kTokens);
+    for (const std::vector<std::size_t>& sizes :
+         {std::vector<std::size_t>{1}, {2, 3}, {64}, {7, 1, 90}}) {
+      EXPECT_EQ(run(options, sizes, kTokens), whole);
+    }
+    for (const std::uint32_t rows : {1U, 3U, 16U, 100U}) {
+      options.rows_per_pass = rows;
+      EXPECT_EQ(run(options, {kTokens}, kTokens), whole) << rows;
+    }
+    options.kv_spill_path = saved();
+    EXPECT_EQ(run(options, {40, 9}, kTokens), whole);
+  }
+}
+
+TEST_F(StateSessionTest, OtherSessionsAndForksDoNotShow) {
+  EngineOptions options = fast_options();
+  options.n_sequences = 4;
+  const auto engine = open(options);
+  const auto alone = engine->create_session().value();
+  ASSERT_TRUE(alone->prefill(tokens(0, 20), nullptr).ok());
+  const Logits want = generate(*alone, 20, 40);
+  const auto other = engine->create_session().value();
+  const auto first = engine->create_session().value();
+  ASSERT_TRUE(other->prefill(tokens(60, 63), nullptr).ok());
+  ASSERT_TRUE(first->prefill(tokens(0, 20), nullptr).ok());
+  std::vector<std::unique_ptr<Session>> forks;
+  Logits got[2];
+  for (std::size_t i = 20; i < 40; ++i) {
+    if (i == 30) {
+      got[1] = got[0];
+      forks.push_back(first->fork().value());
+    }
+    AppendLogits of_first(got[0]);
+    AppendLogits of_fork(got[1]);
+    std::vector<SessionToken> row = {{first.get(), tokens_[i], &of_first},
+                                     {other.get(), tokens_[i + 50], nullptr}};
+    if (!forks.empty()) row.push_back({forks[0].get(), tokens_[i], &of_fork});
+    ASSERT_TRUE(engine->step_sessions(row).ok());
+  }
+  EXPECT_EQ(got[0], want);
+  EXPECT_EQ(got[1], want);
+}
+
+TEST_F(StateSessionTest, AFreedSequenceLeavesNothing) {
+  const auto engine = open(exact_options(kContext));
+  Logits want;
+  prefill(*engine->create_session().value(), 0, 30, want);
+  Logits got;
+  prefill(*engine->create_session().value(), 0, 30, got);
+  EXPECT_EQ(got, want);
+}
+
+TEST_F(StateSessionTest, CancellingLeavesNoTrace) {
+  EngineOptions options = exact_options(kContext);
+  const Logits want = run(options, {kTokens}, kTokens);
+  options.rows_per_pass = 16;
+  expect_no_trace_of_cancelling(options, {0, 1, 50}, {1, 2, 3, 9}, want);
+}
+
+TEST_F(StateSessionTest, ReturnsToKeptPointsAlone) {
+  EngineOptions options = exact_options(kContext);
+  const Logits want = run(options, {kTokens}, kTokens);
+  const auto engine = open(options);
+  const auto session = engine->create_session().value();
+  Logits ignored;
+  prefill(*session, 0, 20, ignored);
+  const Logits generated = generate(*session, 20, 28);
+  EXPECT_EQ(session->longest_kept(28), 28U);
+  EXPECT_EQ(session->longest_kept(27), 27U) << "before the last pass";
+  EXPECT_EQ(session->longest_kept(26), 20U) << "the prompt's end";
+  EXPECT_EQ(session->longest_kept(19), 0U);
+  const Status refused = session->truncate(24);
+  EXPECT_EQ(refused.code(), StatusCode::kInvalidArgument);
+  EXPECT_EQ(refused.message(),
+            "cannot keep 24 tokens of 28: layers of this model have a state, which returns to kept "
+            "points alone; keep 20 and recompute the others, or fork the session where it should "
+            "return to");
+  EXPECT_EQ(session->length(), 28U);
+  ASSERT_TRUE(session->truncate(20).ok());
+  EXPECT_EQ(generate(*session, 20, 28), generated);
+  ASSERT_TRUE(session->truncate(20).ok());
+  Logits rest;
+  prefill(*session, 20, kTokens, rest);
+  EXPECT_TRUE(std::equal(rest.begin(), rest.end(), want.begin() + 20, want.end()));
+  EXPECT_EQ(session->longest_kept(kTokens - 1), 20U);
+  expect_truncation_leaves_no_trace(options, {0}, want);
+}
+
+TEST_F(StateSessionTest, ASavedSessionGoesOnAsIfItHadNeverStopped) {
+  for (const EngineOptions& options : {exact_options(kContext), fast_options()}) {
+    Logits want;
+    {
+      const auto engine = open(options);
+      const auto session = engine->create_session().value();
+      prefill(*session, 0, 70, want);
+      want = generate(*session, 70, 75);
+      ASSERT_TRUE(session->save(saved()).ok());
+      want = generate(*session, 75, 80);
+      prefill(*session, 80, 100, want);
+    }
+    const auto engine = open(options);
+    const auto session = engine->create_session().value();
+    const Status loaded = session->load(saved());
+    ASSERT_TRUE(loaded.ok()) << loaded.message();
+    EXPECT_EQ(session->longest_kept(74), 0U);
+    Logits got = generate(*session, 75, 80);
+    prefill(*session, 80, 100, got);
+    EXPECT_EQ(got, want);
+  }
+}
+
+TEST_F(StateSessionTest, DamagedStatesAreRefused) {
+  const auto engine = open(exact_options(kContext));
+  {
+    const auto session = engine->create_session().value();
+    ASSERT_TRUE(session->prefill(tokens(0, 9), nullptr).ok());
+    ASSERT_TRUE(session->save(saved()).ok());
+  }
+  const std::vector<std::byte> good = bytes_of_file(saved());
+  const std::size_t index = index_of(good, "states");
+  const std::size_t at = section_at(good, index);
+  const std::size_t n_bytes = section_at(good, index + 1) - at;
+  EXPECT_EQ(n_bytes, 3U * 3U * 32U * sizeof(float)) << "three layers, three rows of 32 columns";
+  const struct {
+    std::function<void(std::vector<std::byte>&)> damage;
+    const char* message;
+  } cases[] = {
+      {[&](std::vector<std::byte>& b) { b[at + 5] ^= std::byte{1}; }, "section states at offset"},
+      {[&](std::vector<std::byte>& b) {
+         store_le(b, at + 8, std::numeric_limits<float>::infinity());
+         repair(b);
+       },
+       "section states: value 2 is not finite"},
+      {[&](std::vector<std::byte>& b) {
+         b[testing_support::entry_at(index)] = std::byte{'x'};  // "xtates"
+         repair(b);
+       },
+       "section xtates, version 1: not known to this program"},
+      {[&](std::vector<std::byte>& b) {
+         const std::size_t bytes_at =
+             testing_support::entry_at(index) + session_layout::entry_at::kBytes;
+         store_le(b, bytes_at, std::uint64_t{n_bytes - 4});
+         store_le(b, bytes_at + session_layout::kEntryBytes,
+                  load_le<std::uint64_t>(b, bytes_at + session_layout::kEntryBytes) + 4);
+         repair(b);
+       },
+       "section states: 1148 bytes, expected 1152"},
+  };
+  for (const auto& c : cases) {
+    std::vector<std::byte> bytes = good;
+    c.damage(bytes);
+    std::ofstream(saved(), std::ios::binary)
+        .write(reinterpret_cast<const char*>(bytes.data()),
+               static_cast<std::streamsize>(bytes.size()));
+    const auto session = engine->create_session().value();
+    const Status status = session->load(saved());
+    EXPECT_THAT(status.message(), HasSubstr(c.message));
+    EXPECT_EQ(session->length(), 0U);
+    // Nothing is left behind.
+    Logits got;
+    prefill(*session, 0, 9, got);
+    EXPECT_EQ(got, run(exact_options(kContext), {9}, 9));
+  }
+}
+
+TEST_F(StateSessionTest, StatesArePlanned) {
+  EngineOptions options = exact_options(kContext);
+  options.n_sequences = 3;
+  const auto engine = open(options);
+  const MemoryPlan& memory = engine->plan().memory;
+  ASSERT_NE(memory.find("states"), nullptr);
+  EXPECT_EQ(memory.find("states")->bytes, 3U * 3U * (3U * 3U * 32U) * sizeof(float));
+  // Two of the five layers have keys and values: of f32, 2 heads of 8 columns each.
+  const std::uint64_t n_slots = std::uint64_t{engine->plan().n_kv_pages} * kKvPageSlots;
+  EXPECT_EQ(memory.find("kv_cache")->bytes, n_slots * 2 * 2 * (2 * 8) * sizeof(float));
+}
+
+TEST_F(StateSessionTest, RefusesWhatAStateCannotDo) {
+  const struct {
+    std::function<void(EngineOptions&)> change;
+    const char* message;
+  } cases[] = {
+      {[](EngineOptions& o) { o.kv_policy = {.policy = KvPolicy::kWindow, .window = 30}; },
+       "kv policy window: this model has layers with a state, which holds every token; use full"},
+      {[](EngineOptions& o) {
+         o.kv_policy = {.policy = KvPolicy::kH2o, .window = 64, .heavy = 64};
+       },
+       "kv policy h2o: this model has layers with a state"},
+      {[](EngineOptions& o) {
+         o.attention = AttentionKind::kChunked;
+         o.prompt_mask.chunk = 16;
+       },
+       "attention chunked: this model has layers with a state"},
+      {[](EngineOptions& o) { o.attention = AttentionKind::kSymmetric; },
+       "attention symmetric: this model has layers with a state"},
+      {[](EngineOptions& o) { o.attention = AttentionKind::kSparsePrefill; },
+       "attention h2o: this model has layers with a state"},
+      {[](EngineOptions& o) { o.max_drafts = 2; },
+       "max_drafts 2: this model has layers with a state, which holds every token, rejected ones "
+       "too; use 0"},
+  };
+  for (const auto& c : cases) {
+    EngineOptions options = exact_options(kContext);
+    c.change(options);
+    const auto engine = Engine::open(path_, options);
+    ASSERT_FALSE(engine.has_value()) << c.message;
+    EXPECT_EQ(engine.error().code(), StatusCode::kUnsupported) << engine.error().message();
+    EXPECT_THAT(engine.error().message(), HasSubstr(c.message));
+  }
+  const auto engine = open(exact_options(kContext));
+  const auto session = engine->create_session().value();
+  std::vector<std::uint32_t> positions;
+  EXPECT_TRUE(session->visible_positions(1, 0, positions).ok());
+  EXPECT_THAT(session->visible_positions(2, 0, positions).message(),
+              HasSubstr("layer 2 has a state and no attention"));
+}
+
+TEST_F(StateSessionTest, AWindowOfLayersRunsAlone) {
+  EngineOptions options = exact_options(kContext);
+  options.rows_per_pass = 16;
+  const auto engine = open(options);
+  const std::size_t n = 40;
+  std::vector<float> whole(n * 32);
+  ASSERT_TRUE(engine->run_layers(tokens(0, n), 0, 5, whole).ok());
+  std::vector<float> parts(n * 32);
+  ASSERT_TRUE(engine->run_layers(tokens(0, n), 0, 1, parts).ok());
+  ASSERT_TRUE(engine->run_layers(tokens(0, n), 1, 3, parts).ok());
+  ASSERT_TRUE(engine->run_layers(tokens(0, n), 3, 5, parts).ok());
+  EXPECT_EQ(parts, whole);
+}
+
+}  // namespace
+}  // namespace qsf

@@ -1,0 +1,105 @@
+// SPDX-License-Identifier: MIT
+//
+// Models of which some layers have a state in place of attention.
+
+#include <algorithm>
+#include <string_view>
+#include <vector>
+
+#include "import/hf/hf_families.h"
+
+namespace qsf {
+namespace {
+
+constexpr std::uint32_t kMostFfn = 1U << 24;
+
+// Sets the mixer of each layer by layer_types: full_attention, or `state_name`.
+Status set_mixers(const JsonValue& types, std::string_view state_name, LayerMixer state,
+                  ModelSpec& spec) {
+  if (!types.is_array() || types.size() != spec.n_layers) {
+    return corrupt("layer_types: expected a list of %u, one a layer", spec.n_layers);
+  }
+  for (const JsonValue& type : types.elements()) {
+    if (type.text() != "full_attention" && type.text() != state_name) {
+      return unsupported("layer_types: %s is not supported", type.shown().c_str());
+    }
+    const LayerMixer mixer = type.text() == state_name ? state : LayerMixer::kAttention;
+    spec.layer_mixers.push_back(static_cast<std::uint32_t>(mixer));
+  }
+  return ok_status();
+}
+
+// LFM2. Older files list the layers that attend; without that all do.
+Status set_lfm2_mixers(const ConfigFields& fields, ModelSpec& spec) {
+  if (const JsonValue* types = fields.find("layer_types"); types != nullptr) {
+    return set_mixers(*types, "conv", LayerMixer::kShortConv, spec);
+  }
+  const JsonValue* attending = fields.find("full_attn_idxs");
+  if (attending == nullptr) return ok_status();
+  if (!attending->is_array()) {
+    return corrupt("full_attn_idxs: %s, expected a list of layers", attending->shown().c_str());
+  }
+  spec.layer_mixers.assign(spec.n_layers, static_cast<std::uint32_t>(LayerMixer::kShortConv));
+  for (const JsonValue& index : attending->elements()) {
+    const auto layer = index.unsigned_integer();
+    if (!layer || *layer >= spec.n_layers) {
+      return corrupt("full_attn_idxs: %s, expected a layer below %u", index.shown().c_str(),
+                     spec.n_layers);
+    }
+    spec.layer_mixers[*layer] = static_cast<std::uint32_t>(LayerMixer::kAttention);
+  }
+  return ok_status();
+}
+
+// The width in the file is that before a gate, and is rounded.
+Status set_lfm2_ffn(ConfigFields& fields, ModelSpec& spec) {
+  const double factor =
+      fields.is_null("block_ffn_dim_multiplier")
+          ? 0.0
+          : static_cast<double>(fields.positive("block_ffn_dim_multiplier", 1.0F));
+  const std::uint32_t multiple = fields.u32_or("block_multiple_of", 256, 1, kMostFfn);
+  const bool adjusts = fields.boolean("block_auto_adjust_ff_dim", true);
+  QSF_RETURN_IF_ERROR(fields.status());
+  if (!adjusts) return ok_status();
+  double width = static_cast<double>(2 * std::uint64_t{spec.ffn} / 3);
+  if (factor != 0.0) {
+    const auto scaled = static_cast<std::uint64_t>(std::min(factor * width, 2.0 * kMostFfn));
+    width = static_cast<double>((scaled + multiple - 1) / multiple * multiple);
+  }
+  if (width < 1.0 || width > kMostFfn) {
+    return corrupt("block_ff_dim: the FFN would have %.0f rows, expected 1 to %u", width, kMostFfn);
+  }
+  spec.ffn = static_cast<std::uint32_t>(width);
+  return ok_status();
+}
+
+}  // namespace
+
+Status parse_lfm2(ConfigFields& fields, HfConfig& config) {
+  ModelSpec& spec = config.spec;
+  spec.architecture = "lfm2";
+  QSF_RETURN_IF_ERROR(parse_decoder(fields,
+                                    {.epsilon_key = "norm_eps",
+                                     .epsilon = 1e-5F,
+                                     .tied_head = true,
+                                     .n_kv_heads = 8,
+                                     .ffn_key = fields.either("block_ff_dim", "intermediate_size"),
+                                     .rope_theta = 1000000.0F},
+                                    spec));
+  spec.tied_head = fields.boolean("tie_embedding", spec.tied_head);
+  spec.activation = Activation::kSilu;
+  config.mixer_bias = fields.boolean("conv_bias", false);
+  const std::uint32_t n_taps = fields.u32_or("conv_L_cache", 3, 2, 16);
+  QSF_RETURN_IF_ERROR(fields.status());
+  QSF_RETURN_IF_ERROR(set_lfm2_ffn(fields, spec));
+  QSF_RETURN_IF_ERROR(set_lfm2_mixers(fields, spec));
+  if (!spec.has_state()) {
+    spec.layer_mixers.clear();
+    return ok_status();
+  }
+  spec.conv_taps = n_taps;
+  if (spec.n_attention_layers() != 0) return ok_status();
+  return unsupported("layer_types: no layer is full_attention, which is not supported");
+}
+
+}  // namespace qsf

@@ -1,0 +1,203 @@
+// SPDX-License-Identifier: MIT
+//
+// Published models of which some layers have a state: their config.json, and where their tensors
+// are stored.
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <nlohmann/json.hpp>
+
+#include "base/rng.h"
+#include "import/hf/hf_config.h"
+#include "import/hf/hf_model.h"
+#include "import/testing/hf_folder.h"
+#include "import/testing/published_config.h"
+
+namespace qsf {
+namespace {
+
+using testing::ElementsAre;
+using testing::HasSubstr;
+using testing::IsEmpty;
+using namespace testing_support;
+
+Json lfm2_1b() {
+  return Json::parse(R"({"architectures":["Lfm2ForCausalLM"],"block_auto_adjust_ff_dim":true,
+    "block_dim":2048,"block_ff_dim":12288,"block_ffn_dim_multiplier":1.0,
+    "block_mlp_init_scale":1.0,"block_multiple_of":256,"block_norm_eps":1e-05,
+    "block_out_init_scale":1.0,"block_use_swiglu":true,"block_use_xavier_init":true,
+    "bos_token_id":1,"conv_L_cache":3,"conv_bias":false,"conv_dim":2048,"conv_dim_out":2048,
+    "conv_use_xavier_init":true,"eos_token_id":7,"full_attn_idxs":[2,5,8,10,12,14],
+    "hidden_size":2048,"initializer_range":0.02,"max_position_embeddings":128000,
+    "model_type":"lfm2","norm_eps":1e-05,"num_attention_heads":32,"num_heads":32,
+    "num_hidden_layers":16,"num_key_value_heads":8,"pad_token_id":0,"rope_theta":1000000.0,
+    "torch_dtype":"bfloat16","use_cache":true,"use_pos_enc":true,"vocab_size":65536})");
+}
+
+TEST(HfStateFamiliesTest, Lfm2Of1B) {
+  Json json = lfm2_1b();
+  const HfConfig config = parsed(json);
+  const ModelSpec& s = config.spec;
+  EXPECT_EQ(s.architecture, "lfm2");
+  expect_sizes(s, 2048, 16, 32, 8, 64, 8192);
+  EXPECT_EQ(s.activation, Activation::kSilu);
+  EXPECT_EQ(s.norm, NormType::kRmsNorm);
+  EXPECT_EQ(s.norm_epsilon, 1e-5F);
+  EXPECT_EQ(s.rope.theta, 1e6F);
+  EXPECT_TRUE(s.tied_head && s.gated_ffn);
+  EXPECT_FALSE(config.mixer_bias);
+  EXPECT_EQ(s.conv_taps, 3U);
+  EXPECT_THAT(s.layer_mixers, ElementsAre(1, 1, 0, 1, 1, 0, 1, 1, 0, 1, 0, 1, 0, 1, 0, 1));
+  EXPECT_THAT(s.eos_ids, ElementsAre(7));
+  // As transformers 5 saves it.
+  for (const char* key : {"full_attn_idxs", "rope_theta", "block_ff_dim"}) json.erase(key);
+  for (int layer = 0; layer < 16; ++layer) {
+    json["layer_types"].push_back(
+        s.layer_mixers[static_cast<std::size_t>(layer)] == 0 ? "full_attention" : "conv");
+  }
+  json["intermediate_size"] = 12288;
+  json["rope_parameters"] = {{"rope_theta", 1000000.0}, {"rope_type", "default"}};
+  json["tie_word_embeddings"] = true;
+  EXPECT_EQ(parsed(json).spec, s);
+}
+
+TEST(HfStateFamiliesTest, Lfm2RoundsTheWidthOfItsFfn) {
+  Json json = lfm2_1b();
+  json["block_ff_dim"] = 1000;
+  json["block_multiple_of"] = 64;
+  EXPECT_EQ(parsed(json).spec.ffn, 704U) << "666, rounded up";
+  json["block_ffn_dim_multiplier"] = 1.5;
+  EXPECT_EQ(parsed(json).spec.ffn, 1024U) << "999, rounded up";
+  json["block_ffn_dim_multiplier"] = nullptr;
+  EXPECT_EQ(parsed(json).spec.ffn, 666U);
+  json["block_auto_adjust_ff_dim"] = false;
+  EXPECT_EQ(parsed(json).spec.ffn, 1000U);
+}
+
+TEST(HfStateFamiliesTest, Lfm2VariantsAndDefaults) {
+  Json json = lfm2_1b();
+  json["tie_embedding"] = false;
+  json["conv_bias"] = true;
+  for (const char* key : {"conv_L_cache", "rope_theta", "norm_eps", "num_key_value_heads"}) {
+    json.erase(key);
+  }
+  const HfConfig config = parsed(json);
+  EXPECT_FALSE(config.spec.tied_head);
+  EXPECT_TRUE(config.mixer_bias);
+  EXPECT_EQ(config.spec.conv_taps, 3U);
+  EXPECT_EQ(config.spec.rope.theta, 1e6F);
+  EXPECT_EQ(config.spec.n_kv_heads, 8U);
+  // Without a list all layers attend.
+  json.erase("full_attn_idxs");
+  EXPECT_THAT(parsed(json).spec.layer_mixers, IsEmpty());
+  EXPECT_EQ(parsed(json).spec.conv_taps, 0U);
+}
+
+TEST(HfStateFamiliesTest, Lfm2RefusesWhatItDoesNotRun) {
+  expect_refused(lfm2_1b(), "layer_types", std::vector<std::string>(16, "conv"));
+  expect_refused(lfm2_1b(), "layer_types", std::vector<std::string>(16, "sliding_attention"));
+  Json json = lfm2_1b();
+  json["layer_types"] = {"conv", "full_attention"};
+  EXPECT_THAT(message_of(json), HasSubstr("layer_types: expected a list of 16, one a layer"));
+  json = lfm2_1b();
+  json["full_attn_idxs"] = {3, 16};
+  EXPECT_THAT(message_of(json), HasSubstr("full_attn_idxs: 16, expected a layer below 16"));
+  json["full_attn_idxs"] = 3;
+  EXPECT_THAT(message_of(json), HasSubstr("full_attn_idxs: 3, expected a list"));
+  json["full_attn_idxs"] = Json::array();
+  EXPECT_THAT(message_of(json), HasSubstr("no layer is full_attention"));
+  json = lfm2_1b();
+  json["conv_L_cache"] = 1;
+  EXPECT_THAT(message_of(json), HasSubstr("conv_L_cache"));
+  json = lfm2_1b();
+  json["block_ffn_dim_multiplier"] = 1e30;
+  EXPECT_THAT(message_of(json), HasSubstr("block_ff_dim: the FFN would have"));
+}
+
+TEST(HfStateFamiliesTest, AnyValueGivesAStatus) {
+  expect_statuses(lfm2_1b(), {"layer_types", "intermediate_size", "tie_embedding", "head_dim"});
+}
+
+// Two layers of a model of 12 columns, 3 heads and 7 rows of an FFN.
+TEST(HfStateFamiliesTest, Lfm2HasAConvolutionInPlaceOfAttention) {
+  const std::map<std::string, std::vector<std::uint64_t>> shapes = {
+      {"model.embed_tokens.weight", {9, 12}},
+      {"model.layers.0.operator_norm.weight", {12}},
+      {"model.layers.0.conv.in_proj.weight", {36, 12}},
+      {"model.layers.0.conv.in_proj.bias", {36}},
+      {"model.layers.0.conv.conv.weight", {12, 1, 4}},
+      {"model.layers.0.conv.conv.bias", {12}},
+      {"model.layers.0.conv.out_proj.weight", {12, 12}},
+      {"model.layers.0.conv.out_proj.bias", {12}},
+      {"model.layers.0.ffn_norm.weight", {12}},
+      {"model.layers.0.feed_forward.w1.weight", {7, 12}},
+      {"model.layers.0.feed_forward.w3.weight", {7, 12}},
+      {"model.layers.0.feed_forward.w2.weight", {12, 7}},
+      {"model.layers.1.operator_norm.weight", {12}},
+      {"model.layers.1.self_attn.q_proj.weight", {12, 12}},
+      {"model.layers.1.self_attn.k_proj.weight", {4, 12}},
+      {"model.layers.1.self_attn.v_proj.weight", {4, 12}},
+      {"model.layers.1.self_attn.out_proj.weight", {12, 12}},
+      {"model.layers.1.self_attn.q_layernorm.weight", {4}},
+      {"model.layers.1.self_attn.k_layernorm.weight", {4}},
+      {"model.layers.1.ffn_norm.weight", {12}},
+      {"model.layers.1.feed_forward.w1.weight", {7, 12}},
+      {"model.layers.1.feed_forward.w3.weight", {7, 12}},
+      {"model.layers.1.feed_forward.w2.weight", {12, 7}},
+      {"model.embedding_norm.weight", {12}}};
+  Rng rng(3);
+  TestTensors tensors;
+  for (const auto& [name, shape] : shapes) tensors[name] = random_tensor(shape, rng);
+  const Json config = Json::parse(R"({"architectures":["Lfm2ForCausalLM"],"hidden_size":12,
+    "num_hidden_layers":2,"num_attention_heads":3,"num_key_value_heads":1,"vocab_size":9,
+    "block_ff_dim":7,"block_auto_adjust_ff_dim":false,"max_position_embeddings":5,
+    "conv_L_cache":4,"conv_bias":true,"full_attn_idxs":[1]})");
+  const auto open = [&config](const TestTensors& stored) {
+    const TemporaryFolder folder;
+    write_model(folder, config.dump(), stored);
+    auto model = HfModel::open(folder.path());
+    return model ? std::string() : std::string(model.error().message());
+  };
+  const TemporaryFolder folder;
+  write_model(folder, config.dump(), tensors);
+  const auto model = HfModel::open(folder.path());
+  ASSERT_TRUE(model) << model.error().message();
+  const auto read = [&](SectionKind section, std::uint32_t layer, TensorKind kind) {
+    const auto list = (*model)->tensors(section, layer);
+    const auto found = std::ranges::find(list, kind, &SourceTensor::kind);
+    EXPECT_NE(found, list.end()) << tensor_kind_name(kind);
+    std::vector<float> values(std::size_t{found->rows} * found->cols);
+    const auto index = static_cast<std::size_t>(found - list.begin());
+    EXPECT_TRUE((*model)->read_rows(section, layer, index, 0, values).ok());
+    return values;
+  };
+  const auto stored = [&](const char* name) { return tensors.at(name).values; };
+  EXPECT_EQ(read(SectionKind::kLayer, 0, TensorKind::kMixerIn),
+            stored("model.layers.0.conv.in_proj.weight"));
+  EXPECT_EQ(read(SectionKind::kLayer, 0, TensorKind::kMixerOutBias),
+            stored("model.layers.0.conv.out_proj.bias"));
+  EXPECT_EQ(read(SectionKind::kLayer, 1, TensorKind::kKNorm),
+            stored("model.layers.1.self_attn.k_layernorm.weight"));
+  EXPECT_EQ(read(SectionKind::kFinal, 0, TensorKind::kFinalNorm),
+            stored("model.embedding_norm.weight"));
+  const std::vector<float> taps = read(SectionKind::kLayer, 0, TensorKind::kConvTaps);
+  ASSERT_EQ(taps.size(), 48U);
+  for (std::size_t i = 0; i < 48; ++i) {
+    EXPECT_EQ(taps[i], stored("model.layers.0.conv.conv.weight")[i % 12 * 4 + i / 12]) << i;
+  }
+
+  TestTensors wrong = tensors;
+  wrong["model.layers.0.conv.conv.weight"] = random_tensor({12, 1, 3}, rng);
+  EXPECT_THAT(open(wrong), HasSubstr("shape [12, 1, 3], expected [12, 1, 4]"));
+  wrong = tensors;
+  wrong.erase("model.layers.0.conv.out_proj.bias");
+  EXPECT_THAT(open(wrong), HasSubstr("\"model.layers.0.conv.out_proj.bias\" is missing"));
+  wrong = tensors;
+  wrong["model.layers.0.self_attn.q_proj.weight"] = random_tensor({12, 12}, rng);
+  EXPECT_THAT(open(wrong), HasSubstr("\"model.layers.0.self_attn.q_proj.weight\" [12, 12] is "
+                                     "unexpected"));
+}
+
+}  // namespace
+}  // namespace qsf

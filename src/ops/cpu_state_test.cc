@@ -1,0 +1,144 @@
+// SPDX-License-Identifier: MIT
+//
+// Holds the operators of layers with a state to plain loops in f64, with the same bits on every
+// instruction set and however a text is cut into passes.
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cmath>
+#include <vector>
+
+#include "ops/testing/bench.h"
+
+namespace qsf {
+namespace {
+
+using testing_support::backend_tiers;
+using testing_support::BackendTier;
+using testing_support::Bench;
+using testing_support::random_values;
+
+constexpr std::uint32_t kRows = 23;
+constexpr std::uint32_t kChannels = 150;  // two whole blocks and a part
+constexpr std::uint32_t kFirst = 5;       // column of the first channel in the input
+
+struct Convolution {
+  std::uint32_t n_taps;
+  bool has_bias;
+};
+
+class CpuStateTest : public testing::TestWithParam<BackendTier> {
+ protected:
+  CpuStateTest() {
+    Rng rng(3);
+    for (std::uint32_t i = 0; i < kRows; ++i) {
+      rows_.push_back(random_values(kFirst + kChannels, rng));
+    }
+    taps_ = random_values(16 * kChannels, rng);
+    bias_ = random_values(kChannels, rng);
+  }
+
+  // Runs all rows in passes of `rows_per_pass`. Layer 0 is another one, with a state of its own.
+  std::vector<std::vector<float>> run(const Convolution& of, std::uint32_t rows_per_pass,
+                                      unsigned n_threads) const {
+    Bench bench(
+        n_threads,
+        {.max_rows = kRows, .max_decode_rows = kRows, .max_context = kRows, .max_cols = 256},
+        KvType::kF32, GetParam());
+    const StateShape shape = {.n_layers = 2, .layer_size = (of.n_taps - 1) * kChannels};
+    StateCache states =
+        StateCache::create(shape, 1, bench.memory(StateCache::region_bytes(shape, 1)));
+    Backend& backend = bench.backend();
+    backend.attach_states(states);
+    const Buffer in = bench.buffer(kRows, kFirst + kChannels);
+    const Buffer out = bench.buffer(kRows, kChannels);
+    ConvolveArgs args = {.in = {in, kFirst},
+                         .out = out,
+                         .n_channels = kChannels,
+                         .n_taps = of.n_taps,
+                         .taps = std::span(taps_).first(of.n_taps * kChannels)};
+    if (of.has_bias) args.bias = bias_;
+    std::vector<std::vector<float>> outputs;
+    for (std::uint32_t done = 0; done < kRows;) {
+      const std::uint32_t n = std::min(rows_per_pass, kRows - done);
+      states.begin(bench.sequence(), RowRole::kPrompt);
+      bench.begin(n, RowRole::kPrompt);
+      for (std::uint32_t i = 0; i < n; ++i) backend.upload_row(in, i, rows_[kRows - 1 - done - i]);
+      args.layer = 0;
+      backend.convolve(args);
+      for (std::uint32_t i = 0; i < n; ++i) backend.upload_row(in, i, rows_[done + i]);
+      args.layer = 1;
+      backend.convolve(args);
+      EXPECT_TRUE(backend.wait().ok());
+      for (std::uint32_t i = 0; i < n; ++i) {
+        const auto row = backend.read_row(out, i);
+        outputs.emplace_back(row.begin(), row.end());
+      }
+      states.commit(bench.sequence(), n);
+      done += n;
+    }
+    return outputs;
+  }
+
+  std::vector<std::vector<float>> rows_;
+  std::vector<float> taps_;
+  std::vector<float> bias_;
+};
+
+TEST_P(CpuStateTest, AConvolutionSeesTheRowsBeforeIt) {
+  for (const Convolution of : {Convolution{3, false}, {2, true}, {4, true}, {16, false}}) {
+    const auto got = run(of, kRows, 2);
+    for (std::uint32_t row = 0; row < kRows; ++row) {
+      for (std::uint32_t c = 0; c < kChannels; ++c) {
+        double want = of.has_bias ? bias_[c] : 0.0;
+        double size = std::fabs(want);
+        for (std::uint32_t back = 0; back < of.n_taps && back <= row; ++back) {
+          const double term = static_cast<double>(taps_[(of.n_taps - 1 - back) * kChannels + c]) *
+                              static_cast<double>(rows_[row - back][kFirst + c]);
+          want += term;
+          size += std::fabs(term);
+        }
+        // A rounding for each product and each sum.
+        ASSERT_NEAR(got[row][c], want, (2.0 * of.n_taps + 1) * 0x1p-24 * size)
+            << of.n_taps << ' ' << row << ' ' << c;
+      }
+    }
+  }
+}
+
+TEST_P(CpuStateTest, APromptInPiecesGivesTheBitsOfTheWhole) {
+  for (const Convolution of : {Convolution{3, false}, {4, true}, {16, true}}) {
+    const auto whole = run(of, kRows, 1);
+    for (const std::uint32_t rows_per_pass : {1U, 2U, 5U, 9U, kRows}) {
+      EXPECT_EQ(run(of, rows_per_pass, 3), whole) << of.n_taps << ' ' << rows_per_pass;
+    }
+  }
+}
+
+TEST_P(CpuStateTest, ColumnsAreMultiplied) {
+  Bench bench(2, {.max_rows = kRows, .max_context = kRows, .max_cols = 256}, KvType::kF32,
+              GetParam());
+  const Buffer to = bench.buffer(kRows, kFirst + kChannels);
+  const Buffer by = bench.buffer(kRows, kChannels);
+  bench.begin(kRows, RowRole::kPrompt);
+  for (std::uint32_t i = 0; i < kRows; ++i) {
+    bench.backend().upload_row(to, i, rows_[i]);
+    bench.backend().upload_row(by, i, std::span(rows_[kRows - 1 - i]).first(kChannels));
+  }
+  bench.backend().multiply({to, kFirst}, {by, 7}, 90);
+  for (std::uint32_t i = 0; i < kRows; ++i) {
+    const auto row = bench.read_row(to, i);
+    for (std::uint32_t c = 0; c < kFirst + kChannels; ++c) {
+      const bool inside = c >= kFirst && c < kFirst + 90;
+      const float want = inside ? rows_[i][c] * rows_[kRows - 1 - i][c - kFirst + 7] : rows_[i][c];
+      ASSERT_EQ(row[c], want) << i << ' ' << c;
+    }
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Tiers, CpuStateTest, testing::ValuesIn(backend_tiers()),
+                         [](const auto& tier) { return tier.param.name(); });
+
+}  // namespace
+}  // namespace qsf
