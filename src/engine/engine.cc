@@ -13,6 +13,7 @@
 #include "engine/engine_impl.h"
 #include "engine/engine_opener.h"
 #include "ops/log_sum_exp.h"
+#include "platform/memory.h"
 #include "tokenizer/stream_decoder.h"
 
 namespace qsf {
@@ -108,7 +109,11 @@ class RowPool {
 }  // namespace
 
 Engine::Engine(std::unique_ptr<Impl> impl) noexcept : impl_(std::move(impl)) {}
-Engine::~Engine() = default;
+// The plan of the next model counts the heap of the process as it is then.
+Engine::~Engine() {
+  impl_.reset();
+  return_free_heap();
+}
 
 Result<std::unique_ptr<Engine>> Engine::open(const std::string& path,
                                              const EngineOptions& options) {

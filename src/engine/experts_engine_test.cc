@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 //
-// Mixtures of experts end to end: whatever experts are in memory, whatever shares a pass and however
-// a text is cut, forked, saved and restored, the logits are the same to the last bit.
+// Mixtures of experts end to end: whatever experts are in memory, whatever shares a pass and
+// however a text is cut, forked, saved and restored, the logits are the same to the last bit.
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -122,7 +122,8 @@ TEST_F(ExpertsEngineTest, ThePlanCountsExperts) {
   // Three experts of 20 in three layers, 3 * 128 * 224 weights of 4 bytes each.
   EXPECT_NEAR(static_cast<double>(least.residency.expert_pass_bytes), 9 * 3 * 128 * 224 * 4.0,
               9 * 3 * 4096.0);
-  EXPECT_THAT(least.steps, testing::Contains(testing::HasSubstr("stay in memory; each pass reads")));
+  EXPECT_THAT(least.steps,
+              testing::Contains(testing::HasSubstr("stay in memory; each pass reads")));
 }
 
 }  // namespace

@@ -409,7 +409,7 @@ void Decoder::norm(Buffer in, Buffer out, std::span<const float> gain,
 
 // Multiplies the rows of `in` with matrices of one section that share their input, tile by tile in
 // the order of the file, as many tiles at once as the pager has ready. The writer puts such
-// matrices side by side; tiles of other matrices between them are passed over.
+// matrices side by side; tiles of other matrices between them are left alone.
 Status Decoder::multiply_rows(const Pass& pass, OperatorKind kind, Buffer in, RowCounts rows,
                               std::span<const Product> products, const MatmulEpilogue& epilogue) {
   QSF_DCHECK(products.size() <= kMaxProducts);
@@ -417,6 +417,12 @@ Status Decoder::multiply_rows(const Pass& pass, OperatorKind kind, Buffer in, Ro
   for (std::size_t i = 0; i < products.size(); ++i) {
     targets[i] = {.out = products[i].out, .bias = products[i].bias};
   }
+  // The product that a tile is of; none: their number.
+  const auto target_of = [&](TileId id) {
+    std::uint32_t i = 0;
+    while (i < products.size() && products[i].matrix->tensor != pager_.tensor_of(id)) ++i;
+    return i;
+  };
   std::array<WeightTile, kTilesAtOnce> tiles;
   TileId next = std::numeric_limits<TileId>::max();
   TileId end = 0;
@@ -427,17 +433,15 @@ Status Decoder::multiply_rows(const Pass& pass, OperatorKind kind, Buffer in, Ro
   }
   while (next < end) {
     if (is_cancelled(pass)) return cancelled("cancelled between two weight tiles");
-    QSF_ASSIGN_OR_RETURN(const std::uint32_t n_ready, acquire(next, end - next, tiles));
-    std::uint32_t n_wanted = 0;
-    for (std::uint32_t t = 0; t < n_ready; ++t) {
-      for (std::uint32_t i = 0; i < products.size(); ++i) {
-        if (products[i].matrix->tensor != tiles[t].tensor) continue;
-        tiles[n_wanted] = tiles[t];
-        tiles[n_wanted++].target = i;
-        break;  // products have matrices of their own
-      }
+    if (target_of(next) == products.size()) {
+      ++next;
+      continue;
     }
-    const std::span<const WeightTile> wanted(tiles.data(), n_wanted);
+    TileId after = next + 1;
+    while (after < end && target_of(after) < products.size()) ++after;
+    QSF_ASSIGN_OR_RETURN(const std::uint32_t n_ready, acquire(next, after - next, tiles));
+    for (std::uint32_t t = 0; t < n_ready; ++t) tiles[t].target = target_of(next + t);
+    const std::span<const WeightTile> wanted(tiles.data(), n_ready);
     const Ticket ticket = backend_.matmul({.kind = kind,
                                            .in = in,
                                            .rows = rows,

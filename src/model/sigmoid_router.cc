@@ -27,7 +27,8 @@ float sum_of_best(std::span<const float> values) noexcept {
     second = std::max(second, std::min(first, value));
     first = std::max(first, value);
   }
-  return first + second;
+  // Scores as low as a float can be are still those of a group.
+  return second == kNever ? kNever : std::max(first + second, std::numeric_limits<float>::lowest());
 }
 
 // Makes the sums of all groups but the `n_used` best -infinity.

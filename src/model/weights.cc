@@ -143,6 +143,7 @@ LayerWeights bind_layer(const SectionBinder& section, std::uint32_t n_experts) {
   layer.shared_gate = section.matrix(TensorKind::kSharedGate);
   layer.shared_up = section.matrix(TensorKind::kSharedUp);
   layer.shared_down = section.matrix(TensorKind::kSharedDown);
+  layer.experts.reserve(n_experts);
   for (std::uint32_t i = 0; i < n_experts; ++i) {
     const auto expert = static_cast<std::uint16_t>(i);
     layer.experts.push_back({section.matrix(TensorKind::kExpertGate, expert),

@@ -216,6 +216,7 @@ class CpuBackend final : public Backend {
   // Quantises rows of the buffer for products, unless that is done.
   void quantise_activations(Buffer buffer, std::uint32_t n_cols, const RoleInputs& inputs,
                             RowCounts rows);
+  void clear_padding(Matrix& in, std::uint32_t n_cols, std::uint32_t n_rows) noexcept;
   RoleInputs choose_kernels(std::span<const WeightTile> tiles, RowCounts rows, bool int8_rows);
   void compute(const MatmulArgs& args, const WorkItem& item);
   void multiply(const MatmulArgs& args, const WeightTile& tile, const WorkItem& item,

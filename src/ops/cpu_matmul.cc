@@ -41,6 +41,7 @@ Ticket CpuBackend::matmul(const MatmulArgs& args) {
   const std::uint32_t n_cols = args.tiles.front().n_cols;
   quantise_activations(args.in, n_cols, inputs, args.rows);
   Matrix& in = matrix(args.in);
+  if (n_cols < in.n_cols) clear_padding(in, n_cols, args.rows.n_rows);
   in.inputs = inputs;
   in.input_cols = n_cols;
   for (const MatmulTarget& target : args.targets) activation_rows_.invalidate(target.out.id);
@@ -78,6 +79,15 @@ Ticket CpuBackend::matmul(const MatmulArgs& args) {
     product_ns_ += times.ns - ns_before;
   }
   return 0;
+}
+
+// Kernels of f32 rows read whole blocks of columns. Behind the columns of a product that is
+// narrower than its buffer lie those of an earlier, wider one.
+void CpuBackend::clear_padding(Matrix& in, std::uint32_t n_cols, std::uint32_t n_rows) noexcept {
+  const std::size_t end = std::min<std::size_t>(align_up(n_cols, kColumnAlign), in.stride);
+  for (std::uint32_t row = 0; row < n_rows; ++row) {
+    std::fill(in.row(row) + n_cols, in.row(row) + end, 0.0F);
+  }
 }
 
 // Looks up the kernels of every tile; returns the forms of rows that they take.

@@ -324,6 +324,35 @@ TEST(CpuMatmulRowsTest, BitsDependNeitherOnThreadsNorOnCompany) {
 // Rounding x to int8 moves each value by at most half a step of its chunk, amax / 254, so a product
 // by at most the sum of |w| times that. On top come roundings of both sums, of C chunks and 172
 // columns, each below 2^-23 of the sum of |w x|, with a min up to 2.1 times as large.
+// Weights behind the last column decode to the minimum of their block, so rows must end in zeros.
+TEST(CpuMatmulRowsTest, AWiderProductBeforeLeavesNothing) {
+  constexpr std::uint32_t kNarrow = 100;
+  Rng rng(4);
+  for (const BackendTier& tier : backend_tiers()) {
+    Bench bench(1, limits(3), KvType::kF32, tier, /*exact=*/true);
+    const Buffer in = bench.buffer(3, kCols);
+    const Buffer out = bench.buffer(3, kRows);
+    Weights weights(kQ4, rng, kNarrow);
+    const WeightTile tile = weights.tile(0, kRows);
+    const MatmulTarget target = {.out = out, .bias = {}};
+    const Matrix x = random_rows(3, kCols, rng);
+    upload(bench, in, x);
+    bench.backend().matmul({.in = in,
+                            .rows = {.n_prompt = 1, .n_rows = 3},
+                            .row_list = {},
+                            .tiles = {&tile, 1},
+                            .targets = {&target, 1},
+                            .hook = {},
+                            .epilogue = {}});
+    for (std::uint32_t i = 0; i < 3; ++i) {
+      const auto y = bench.read_row(out, i);
+      for (std::uint32_t r = 0; r < kRows; ++r) {
+        EXPECT_NEAR(y[r], weights.product(r, x[i]), 1e-4) << i << ' ' << r;
+      }
+    }
+  }
+}
+
 TEST(CpuMatmulRowsTest, Int8RowsStayWithinTheirBound) {
   Rng rng(22);
   for (const BlockFormat format : {kQ4, kTernary32}) {

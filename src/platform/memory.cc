@@ -5,6 +5,7 @@
 #include "platform/memory.h"
 
 #include <fcntl.h>
+#include <malloc.h>
 #include <sys/mman.h>
 #include <unistd.h>
 
@@ -75,6 +76,12 @@ void discard_pages(MutableByteSpan bytes) noexcept {
   if (first >= end) return;
   std::byte* const at = bytes.data() + (first - begin);
   QSF_CHECK(::madvise(at, end - first, MADV_DONTNEED) == 0);
+}
+
+void return_free_heap() noexcept {
+#ifdef __GLIBC__
+  ::malloc_trim(0);
+#endif
 }
 
 void touch_pages(MutableByteSpan bytes) noexcept {

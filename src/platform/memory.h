@@ -32,6 +32,9 @@ void unmap_pages(MutableByteSpan pages) noexcept;
 // Requires  inside a span that map_pages returned
 void discard_pages(MutableByteSpan bytes) noexcept;
 
+// Gives freed memory of the heap back to the system, which else counts for this process.
+void return_free_heap() noexcept;
+
 // Makes all pages of a span resident now instead of at the first write; its bytes are kept.
 // Requires  no concurrent writes
 void touch_pages(MutableByteSpan bytes) noexcept;

@@ -290,6 +290,30 @@ TEST_F(PagerExpertsTest, MemoryGivenBackMakesResidentExpertsComeAndGo) {
   }
 }
 
+// Some tiles of a compressed file are smaller, others are stored as they are, expert by expert.
+TEST_F(PagerExpertsTest, MappedExpertsShareTheirSlots) {
+  const PagerFile file(file_.path() + ".lz4",
+                       {{QuantType::kF32, 4}, Layout::kInterleaved, Compression::kLz4},
+                       {.n_layers = kLayers, .n_experts = kExperts, .noisy_experts = 4});
+  const QsfReader reader = open_reader(file.path());
+  const TileReference reference(reader);
+  const OpenOptions options = {.limits = {.mapped = true},
+                               .device = {.path = ReadPath::kMmap, .direct = false, .depth = 2}};
+  auto opened = open_pager(reader, options).value();
+  WeightPager& pager = *opened.pager;
+  ASSERT_TRUE(pager.load().ok());
+  for (int i = 0; i < 10; ++i) ASSERT_GT(pager.drop_residents(1), 0U);  // a slot each
+  Rng rng(2);
+  const TileId first = pager.tiles_of(layer_section(0), 1).front();
+  for (int i = 0; i < 600; ++i) {
+    const TileId id = first + rng.below(pager.n_tiles() - first);
+    const auto tile = pager.acquire(id);
+    ASSERT_TRUE(tile.has_value()) << tile.error().message();
+    reference.expect_tile(id, *tile);
+    pager.release(id);
+  }
+}
+
 TEST_F(PagerExpertsTest, AfterACancelledPassTheNextOneRuns) {
   std::atomic<bool> cancel = false;
   auto opened =

@@ -629,6 +629,9 @@ std::uint64_t TileSchedule::drop_residents(std::uint64_t bytes) {
 // Gives slots of experts back, the least used first. From then on experts come and go.
 std::uint64_t TileSchedule::drop_experts(std::uint64_t bytes) {
   if (!table_.has_experts()) return 0;
+  for (const ExpertId expert : wanted_) experts_.done(expert);  // of a pass that failed
+  wanted_.clear();
+  next_wanted_ = 0;
   for (const TileId id : table_.order()) {
     TileUse& use = uses_[id];
     if (!is_of_expert(id) || !use.resident) continue;

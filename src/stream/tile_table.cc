@@ -125,6 +125,7 @@ Status TileTable::list_tiles(bool mapped) {
   }
   first_tensor_.push_back(static_cast<std::uint32_t>(tensors_.size()));
   n_matrix_tiles_ = n_all_tiles();
+  share_expert_slots();
   for (std::uint32_t section = 0; section < directories.size(); ++section) {
     const std::vector<TileInfo>& tiles = directories[section].tiles;
     for (std::uint32_t index = 0; index < tiles.size(); ++index) {
@@ -136,6 +137,15 @@ Status TileTable::list_tiles(bool mapped) {
   QSF_CHECK(embedding.has_value());  // the reader refuses files without one
   embedding_tensor_ = *embedding;
   return ok_status();
+}
+
+// An expert may take the slot of any other, so either all are used where the file is mapped, or
+// none.
+void TileTable::share_expert_slots() {
+  const bool mapped = std::ranges::all_of(
+      tiles_, [](const PagedTile& tile) { return tile.expert == kNoExpert || tile.mapped; });
+  if (mapped) return;
+  for (PagedTile& tile : tiles_) tile.mapped = tile.mapped && tile.expert == kNoExpert;
 }
 
 // Lists the matrices' tiles and the tensors of a section.

@@ -138,6 +138,7 @@ class TileTable {
   explicit TileTable(const QsfReader& reader) noexcept : reader_(&reader) {}
 
   Status list_tiles(bool mapped);
+  void share_expert_slots();
   void list_section(std::uint32_t section, bool mapped);
   void group_tiles(std::uint32_t section, TileId first_id);
   void find_order();

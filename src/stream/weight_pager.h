@@ -118,6 +118,9 @@ class WeightPager {
   // Requires  section and tensor exist
   std::span<const TileId> tiles_of(std::uint32_t section, std::uint32_t tensor) const noexcept;
 
+  // The index of a tile's tensor in its section. Requires  id < n_tiles()
+  std::uint32_t tensor_of(TileId id) const noexcept { return table_.info(id).tensor; }
+
   // Waits until a tile is ready and holds it. Each acquire needs one release. Any order works; the
   // order of the plan is fast: a skipped tile leaves the ring, and a tile that is not in the ring
   // restarts it there. Where tiles released with a ticket leave no room, waits for their work,

@@ -23,6 +23,7 @@
 #include "base/rng.h"
 #include "format/qsf_reader.h"
 #include "format/qsf_writer.h"
+#include "format/tensor_rules.h"
 #include "io/read_device.h"
 #include "memory/arena.h"
 #include "quant/codec.h"
@@ -44,6 +45,7 @@ struct FileShape {
   bool tied_head = false;
   float poison = 0.0F;  // a number of layer 1's first norm, unless it is 0
   std::uint32_t n_experts = 0;
+  std::uint32_t noisy_experts = 0;  // first ones that no compression makes smaller
 };
 
 // 200 and 150 are multiples of neither 16, 64 nor a block; 300 rows make several tiles of 64 rows.
@@ -161,7 +163,8 @@ class PagerFile {
     for (std::uint32_t row = 0; row < tensor.rows; ++row) {
       std::vector<float> weights(tensor.cols);
       for (float& weight : weights) weight = rng_.next_normal() * 0.1F;
-      if (is_coarse_) {  // mostly zeros, so that tiles become smaller
+      const bool noisy = is_expert(tensor.kind) && tensor.expert < shape_.noisy_experts;
+      if (is_coarse_ && !noisy) {  // mostly zeros, so that tiles become smaller
         for (float& weight : weights) weight = std::round(weight * 5.0F) * 0.2F;
       }
       const MutableByteSpan out =
