@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: MIT
-"""Trains a small LLaMA-shaped language model from a text file.
+"""Trains a small language model from a text file, LLaMA-shaped, or Mixtral-shaped with --experts.
 
     train_model.py TEXT OUT_DIR              trains; the defaults are those of models/tales-5M
     train_model.py --check DIR               compares this script's model with transformers and,
@@ -89,17 +89,58 @@ class Mlp(nn.Module):
         return self.down_proj(functional.silu(self.gate_proj(x)) * self.up_proj(x))
 
 
+class Expert(nn.Module):
+    def __init__(self, config):
+        super().__init__()
+        hidden, inner = config["hidden_size"], config["intermediate_size"]
+        self.w1 = nn.Linear(hidden, inner, bias=False)
+        self.w2 = nn.Linear(inner, hidden, bias=False)
+        self.w3 = nn.Linear(hidden, inner, bias=False)
+
+    def forward(self, x):
+        return self.w2(functional.silu(self.w1(x)) * self.w3(x))
+
+
+class Mixture(nn.Module):
+    """Each row goes through the few experts with the largest scores; their weights have the sum 1."""
+
+    def __init__(self, config):
+        super().__init__()
+        self.n_used = config["num_experts_per_tok"]
+        self.gate = nn.Linear(config["hidden_size"], config["num_local_experts"], bias=False)
+        self.experts = nn.ModuleList(Expert(config) for _ in range(config["num_local_experts"]))
+        self.imbalance = 0.0  # of the last call; 1 where all experts are used alike
+
+    def forward(self, x):
+        rows = x.reshape(-1, x.shape[-1])
+        shares = functional.linear(rows.float(), self.gate.weight.float()).softmax(-1)
+        weights, chosen = shares.topk(self.n_used, dim=-1)
+        weights = weights / weights.sum(-1, keepdim=True)
+        used = functional.one_hot(chosen, len(self.experts)).sum(1).float()
+        self.imbalance = (used.mean(0) * shares.mean(0)).sum() * len(self.experts) / self.n_used
+        out = torch.zeros_like(rows)
+        for number, expert in enumerate(self.experts):
+            of_rows, rank = torch.where(chosen == number)
+            part = expert(rows[of_rows]) * weights[of_rows, rank, None].to(rows.dtype)
+            out = out.index_add(0, of_rows, part.to(out.dtype))
+        return out.view(x.shape)
+
+
 class Layer(nn.Module):
     def __init__(self, config):
         super().__init__()
         self.input_layernorm = RmsNorm(config["hidden_size"], config["rms_norm_eps"])
         self.self_attn = Attention(config)
         self.post_attention_layernorm = RmsNorm(config["hidden_size"], config["rms_norm_eps"])
-        self.mlp = Mlp(config)
+        if "num_local_experts" in config:
+            self.block_sparse_moe = Mixture(config)
+        else:
+            self.mlp = Mlp(config)
 
     def forward(self, x, cos, sin):
         x = x + self.self_attn(self.input_layernorm(x), cos, sin)
-        return x + self.mlp(self.post_attention_layernorm(x))
+        ffn = self.block_sparse_moe if hasattr(self, "block_sparse_moe") else self.mlp
+        return x + ffn(self.post_attention_layernorm(x))
 
 
 class Decoder(nn.Module):
@@ -122,7 +163,7 @@ class LanguageModel(nn.Module):
         residual_scale = (2 * config["num_hidden_layers"]) ** -0.5
         for name, parameter in self.named_parameters():
             if parameter.dim() == 2:
-                into_residual = "o_proj" in name or "down_proj" in name
+                into_residual = "o_proj" in name or "down_proj" in name or "w2" in name
                 nn.init.normal_(parameter, std=0.02 * (residual_scale if into_residual else 1))
 
     def forward(self, tokens):
@@ -135,6 +176,12 @@ class LanguageModel(nn.Module):
         if self.config["tie_word_embeddings"]:
             return functional.linear(x, self.model.embed_tokens.weight)
         return self.lm_head(x)
+
+
+    def imbalance(self):
+        """The mean over the layers with experts in the last call, or 0 without."""
+        mixtures = [m for m in self.modules() if isinstance(m, Mixture)]
+        return sum(m.imbalance for m in mixtures) / max(len(mixtures), 1)
 
 
 def rotation(config, length, device):
@@ -288,7 +335,7 @@ def train(model, train_ids, valid_ids, tokenizer, args):
         roles = roles.to(args.device)
         meter.add(losses, roles)
         of_roles = weights[roles]
-        loss = (losses * of_roles).sum() / of_roles.sum()
+        loss = (losses * of_roles).sum() / of_roles.sum() + args.balance * model.imbalance()
         optimizer.zero_grad(set_to_none=True)
         loss.backward()
         nn.utils.clip_grad_norm_(model.parameters(), args.clip)
@@ -308,8 +355,13 @@ def train(model, train_ids, valid_ids, tokenizer, args):
 
 def make_config(args, vocab):
     longest = max(window for window, _ in parse_stages(args.stages))
+    shape = {"architectures": ["LlamaForCausalLM"], "model_type": "llama"}
+    if args.experts:
+        shape = {"architectures": ["MixtralForCausalLM"], "model_type": "mixtral",
+                 "num_local_experts": args.experts, "num_experts_per_tok": args.experts_used,
+                 "sliding_window": None}
     return {
-        "architectures": ["LlamaForCausalLM"], "model_type": "llama",
+        **shape,
         "hidden_size": args.hidden, "intermediate_size": args.ffn,
         "num_hidden_layers": args.layers, "num_attention_heads": args.heads,
         "num_key_value_heads": args.kv_heads, "vocab_size": vocab,
@@ -360,11 +412,11 @@ def check(folder, args):
         print(f"validation loss at length {window}: {loss:.3f} per token")
         model = model.to("cpu")
     try:
-        from transformers import LlamaForCausalLM
+        from transformers import AutoModelForCausalLM
     except ImportError:
         print("check: transformers is not installed: pip install transformers", file=sys.stderr)
         return 2
-    reference = LlamaForCausalLM.from_pretrained(folder, dtype=torch.float32).eval()
+    reference = AutoModelForCausalLM.from_pretrained(folder, dtype=torch.float32).eval()
     length = model.config["max_position_embeddings"]
     rng = np.random.default_rng(0)
     tokens = torch.from_numpy(rng.integers(0, model.config["vocab_size"], (1, length)))
@@ -396,6 +448,9 @@ def parse_arguments():
     add("--character-coverage", type=float, default=0.9995)
     add("--hidden", type=int, default=256)
     add("--ffn", type=int, default=768)
+    add("--experts", type=int, default=0, metavar="N", help="experts of a layer, each of width --ffn; 0: none")
+    add("--experts-used", type=int, default=2, metavar="K", help="experts of a token")
+    add("--balance", type=float, default=0.01, help="weight of the imbalance of experts in the loss")
     add("--layers", type=int, default=6)
     add("--heads", type=int, default=4)
     add("--kv-heads", type=int, default=2)
@@ -428,6 +483,8 @@ def parse_arguments():
         parser.error("TEXT and OUT_DIR are required")
     if args.hidden % (2 * args.heads) or args.heads % args.kv_heads:
         parser.error("--hidden must be a multiple of 2 * --heads, --heads of --kv-heads")
+    if args.experts and not 0 < args.experts_used <= args.experts:
+        parser.error("--experts-used: from 1 to the number of --experts")
     return args
 
 
