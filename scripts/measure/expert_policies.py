@@ -68,26 +68,39 @@ class Lru:
         return False
 
 
+class Scores:
+    """The sums of uses of all experts ever used, each halved in `half_life` tokens, as logarithms in
+    units of the first token."""
+
+    def __init__(self, half_life):
+        self.growth = math.log(2) / half_life if math.isfinite(half_life) else 0.0
+        self.of = {}
+
+    def add(self, t, key):
+        """Adds a use and returns the new score."""
+        unit = t * self.growth
+        old = self.of.get(key)
+        self.of[key] = (unit if old is None
+                        else max(old, unit) + math.log1p(math.exp(-abs(old - unit))))
+        return self.of[key]
+
+
 class Lrfu:
-    """The least sum of uses leaves, each halved in `half_life` tokens."""
+    """The expert with the lowest score leaves."""
 
     def __init__(self, capacity, half_life):
         self.capacity = capacity
-        self.growth = math.log(2) / half_life if math.isfinite(half_life) else 0.0
-        self.scores = {}  # logarithms, of all experts ever used
+        self.scores = Scores(half_life)
         self.kept = set()
         self.heap = []
 
     def use(self, t, key):
-        unit = t * self.growth
-        old = self.scores.get(key)
-        score = unit if old is None else max(old, unit) + math.log1p(math.exp(-abs(old - unit)))
-        self.scores[key] = score
+        score = self.scores.add(t, key)
         hit = key in self.kept
         if not hit:
             while len(self.kept) >= self.capacity:
                 at, other = heapq.heappop(self.heap)
-                if other in self.kept and self.scores[other] == at:
+                if other in self.kept and self.scores.of[other] == at:
                     self.kept.remove(other)
             self.kept.add(key)
         heapq.heappush(self.heap, (score, key))
@@ -96,42 +109,39 @@ class Lrfu:
 
 class Cyclic:
     """The expert that is expected to be used last leaves: its rate of uses a token comes from the
-    sum of Lrfu, and layers come round in order."""
+    score, and layers come round in order."""
 
     def __init__(self, capacity, half_life, n_layers):
         self.capacity = capacity
         self.n_layers = n_layers
-        self.growth = math.log(2) / half_life
-        self.scores = {}  # logarithms, of all experts ever used
+        self.scores = Scores(half_life)
         self.kept = set()
         self.heaps = [[] for _ in range(n_layers)]
 
     def lowest(self, layer):
         """The expert of a layer with the lowest score in the cache, or None."""
         heap = self.heaps[layer]
-        while heap and (heap[0][1] not in self.kept or self.scores[heap[0][1]] != heap[0][0]):
+        while heap and (heap[0][1] not in self.kept or self.scores.of[heap[0][1]] != heap[0][0]):
             heapq.heappop(heap)
         return heap[0] if heap else None
 
     def evict(self, t, now):
-        per_use = math.log1p(-math.exp(-self.growth))
+        growth = self.scores.growth
+        per_use = math.log1p(-math.exp(-growth))
         victim = longest = None
         for layer in range(self.n_layers):
             lowest = self.lowest(layer)
             if lowest is None:
                 continue
             to_next = (layer - now) % self.n_layers or self.n_layers
-            tokens = math.exp(-(lowest[0] - t * self.growth + per_use))
+            tokens = math.exp(-(lowest[0] - t * growth + per_use))
             expected = tokens + to_next / self.n_layers
             if longest is None or expected > longest:
                 longest, victim = expected, lowest[1]
         self.kept.remove(victim)
 
     def use(self, t, key):
-        unit = t * self.growth
-        old = self.scores.get(key)
-        score = unit if old is None else max(old, unit) + math.log1p(math.exp(-abs(old - unit)))
-        self.scores[key] = score
+        score = self.scores.add(t, key)
         hit = key in self.kept
         if not hit:
             if len(self.kept) >= self.capacity:

@@ -33,7 +33,7 @@ inline constexpr ExpertSlot kNoExpertSlot = 0xFFFFFFFFU;
 
 // Fewest slots: one in use, two being read.
 inline constexpr std::uint32_t kLeastExpertSlots = 3;
-// Passes in which the weight of a use halves; docs/streaming.md has the measurement.
+// Passes in which the weight of a use halves; docs/decisions/050-expert-cache.md compares others.
 inline constexpr double kExpertHalfLife = 8.0;
 
 // The use of an expert by the rows of a pass.
