@@ -86,6 +86,22 @@ TEST_F(StateCacheTest, KeepsWhatItIsTold) {
   EXPECT_THAT(kept(0, 17), ElementsAre(0, 5, 14, 17));
 }
 
+TEST_F(StateCacheTest, KeepsThePointThatItReturnedTo) {
+  pass(0, 5, kPrompt);
+  for (int i = 0; i < 3; ++i) pass(0, 1, kGenerated);
+  EXPECT_EQ(cache_.truncate(0, 7), 7U);
+  for (int i = 0; i < 3; ++i) pass(0, 1, kGenerated);
+  EXPECT_THAT(kept(0, 10), ElementsAre(0, 7, 9, 10));
+}
+
+TEST_F(StateCacheTest, AForkReturnsToWhereItBegan) {
+  pass(0, 4, kPrompt);
+  pass(0, 1, kGenerated);
+  cache_.fork(0, 1);
+  for (int i = 0; i < 2; ++i) pass(1, 1, kGenerated);
+  EXPECT_THAT(kept(1, 7), ElementsAre(0, 5, 6, 7));
+}
+
 TEST_F(StateCacheTest, ReturnsToEveryPointThatItKeeps) {
   for (const std::uint32_t to : {0U, 9U, 11U, 12U}) {
     pass(0, 9, kPrompt);
