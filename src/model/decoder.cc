@@ -65,7 +65,7 @@ std::vector<BufferShape> Decoder::buffer_shapes(const ModelSpec& spec, std::uint
   if (spec.n_experts != 0) {
     shapes.push_back({"scores", max_rows, spec.n_experts});
     shapes.push_back({"expert_in", max_rows, spec.hidden});
-    shapes.push_back({"expert_out", max_rows, spec.hidden});
+    shapes.push_back({"expert_out", std::max(max_rows, spec.n_experts_used), spec.hidden});
   }
   if (spec.has_state()) {
     shapes.push_back({"mixer_in", max_rows, spec.mixer_in()});
@@ -124,7 +124,9 @@ Decoder::Decoder(const ModelSpec& spec, WeightPager& pager, Backend& backend,
       last_place_(max_distance - 1),
       logit_rows_(logit_rows(max_rows)),
       norms_rows_(has_row_norms(spec)),
-      expert_rows_(spec, max_rows) {
+      expert_rows_(spec, max_rows),
+      expert_out_rows_(std::max(max_rows, spec.n_experts_used)),
+      experts_ready_(spec.n_experts) {
   output_rows_.reserve(max_rows);
   std::uint32_t n_attention = 0;
   for (std::uint32_t layer = 0; layer < spec.n_layers; ++layer) {
@@ -415,7 +417,8 @@ Status Decoder::multiply_rows(const Pass& pass, OperatorKind kind, Buffer in, Ro
   QSF_DCHECK(products.size() <= kMaxProducts);
   std::array<MatmulTarget, kMaxProducts> targets;
   for (std::size_t i = 0; i < products.size(); ++i) {
-    targets[i] = {.out = products[i].out, .bias = products[i].bias};
+    targets[i] = {
+        .out = products[i].out, .first_row = products[i].first_row, .bias = products[i].bias};
   }
   // The product that a tile is of; none: their number.
   const auto target_of = [&](TileId id) {
