@@ -200,6 +200,13 @@ def granite4_config(vocab, n_layers, **changes):
     return without({**config, **named}, "mlp_bias")
 
 
+def granite4h_config(vocab, layer_types, **changes):
+    return granite4_config(vocab, len(layer_types), **{
+        "layer_types": layer_types, "hidden_size": 40, "mamba_chunk_size": 256,
+        "mamba_conv_bias": True, "mamba_d_conv": 4, "mamba_d_head": 8, "mamba_d_state": 16,
+        "mamba_n_groups": 1, "mamba_n_heads": 10, "mamba_proj_bias": False, **changes})
+
+
 def experts_config(vocab, model_type, **changes):
     """Mixtures of experts. Narrow ones, so that a folder stays small."""
     local = model_type in ("mixtral", "granitemoe", "granitemoeshared", "phimoe")
@@ -513,4 +520,14 @@ SEEDED_MODELS = {
     "olmoe_clipped": (
         experts_config(59, "olmoe", clip_qkv=1.8, norm_topk_prob=False, num_experts=6,
                        num_experts_per_tok=3), {"seed": 105}),
+    "granite4h": (
+        granite4h_config(47, ["mamba", "mamba", "attention", "mamba"],
+                         position_embedding_type="nope", rope_theta=10000), {"seed": 203}),
+    "granite4h_experts": (
+        granite4h_config(44, ["linear_attention", "full_attention"] * 2, attention_bias=True,
+                         hidden_size=32, intermediate_size=16, shared_intermediate_size=20,
+                         num_local_experts=5, num_experts_per_tok=2, mamba_conv_bias=False,
+                         mamba_d_conv=3, mamba_d_head="auto", mamba_d_state=8, mamba_n_groups=2,
+                         mamba_n_heads=8, mamba_proj_bias=True, tie_word_embeddings=False),
+        {"seed": 204}),
 }

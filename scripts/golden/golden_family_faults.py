@@ -7,9 +7,9 @@ import golden_patches as patches
 from golden_edits import (Fault, blocks_as_fused, edited, exchanged, fused_as_blocks,
                           swapped_halves, swapped_views, with_keys)
 from golden_gpt_oss import gpt_oss_faults
-from golden_layouts import head_shape, is_norm_gain
+from golden_layouts import has_experts, head_shape, is_norm_gain, rotates
 from golden_position_faults import alibi_faults
-from golden_state_faults import lfm2_faults
+from golden_state_faults import lfm2_faults, mamba2_faults
 
 
 def _dropped(config, state, *parts):
@@ -147,6 +147,15 @@ def _qwen3_moe_faults(config, state):
 def _granite4_faults(config, state):
     yield from _granite_faults(config, state)
     yield Fault("gate and up exchanged", config, swapped_halves(state, ".input_linear."))
+    if any(".mamba." in name for name in state):
+        yield Fault("residual_multiplier left out behind mamba", config, state,
+                    patches.unscaled_residual("mamba"))
+        other = "nope" if rotates(config) else "rope"
+        yield Fault(f"position_embedding_type {other}",
+                    with_keys(config, position_embedding_type=other), state)
+        yield from mamba2_faults(config, state)
+    if has_experts(config):
+        yield from expert_faults(config, state)
 
 
 def _olmoe_faults(config, state):

@@ -12,8 +12,8 @@ layouts of the families, not on the engine.
 from golden_edits import Fault, interleaved_kv_map, with_keys, zeroed
 from golden_expert_faults import EXPERT_FAMILIES
 from golden_family_faults import FAMILIES
-from golden_layouts import (ACTIVATION_KEYS, EPSILON_KEYS, WITHOUT_ROTATION, first_key, gain_offset,
-                            head_shape, head_views, is_embedding, is_norm_gain, is_tied)
+from golden_layouts import (ACTIVATION_KEYS, EPSILON_KEYS, first_key, gain_offset, head_shape,
+                            head_views, is_embedding, is_norm_gain, is_tied, rotates)
 from golden_position_faults import rope_faults, table_faults, window_faults
 
 
@@ -24,7 +24,7 @@ def exemption(config, name):
         return "the two functions differ by less than 5e-4 everywhere"
     if config["model_type"] == "gpt_oss" and name.startswith("activation "):
         return "its experts have a gate of their own, whatever the file says"
-    if config["model_type"] in WITHOUT_ROTATION and name.endswith(("k_bias", "k_proj.bias")):
+    if not rotates(config) and name.endswith(("k_bias", "k_proj.bias")):
         # The logits cannot move at all.
         return "adds the same q.b_k to every score of a query, which softmax ignores"
     return None
@@ -97,7 +97,7 @@ def planted_faults(config, state):
     """
     yield from _common_faults(config, state)
     yield from table_faults(config, state)
-    if config["model_type"] not in WITHOUT_ROTATION:
+    if rotates(config):
         yield from rope_faults(config, state)
     if config["model_type"] != "gpt2":
         yield from _group_faults(config, state)

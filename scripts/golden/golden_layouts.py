@@ -8,7 +8,7 @@ model with a vision tower, the part under `text_config` (text_config).
 
 import math
 
-WITHOUT_ROTATION = ("gpt2", "opt", "bloom", "mpt")
+WITHOUT_ROTATION = ("gpt2", "opt", "bloom", "mpt")  # see rotates()
 ADDS_ONE_TO_GAINS = ("gemma", "gemma2", "gemma3_text")
 # Families whose published files say nothing about the head, or nothing about the base of RoPE.
 TIED_BY_DEFAULT = ("cohere", "cohere2", "falcon", "gemma3_text", "lfm2", "mpt", "smollm3",
@@ -47,7 +47,17 @@ def attention_layers(config):
         return [layer for layer in range(count_layers(config))
                 if (kinds[layer] == "full_attention" if kinds
                     else layer in config["full_attn_idxs"])]
+    if config["model_type"] == "granitemoehybrid":
+        return [layer for layer, kind in enumerate(config["layer_types"])
+                if kind in ("attention", "full_attention")]
     return list(range(count_layers(config)))
+
+
+def rotates(config):
+    """Says whether the model has RoPE."""
+    if config["model_type"] == "granitemoehybrid":
+        return config["position_embedding_type"] == "rope"
+    return config["model_type"] not in WITHOUT_ROTATION
 
 
 def is_norm_gain(name):
@@ -104,6 +114,8 @@ def head_views(config, name, tensor):
 
 
 def has_experts(config):
+    if config["model_type"] == "granitemoehybrid":
+        return config["num_local_experts"] > 0
     return config["model_type"] in ("mixtral", "qwen2_moe", "qwen3_moe", "olmoe", "glm4_moe",
                                     "granitemoe", "granitemoeshared", "phimoe")
 

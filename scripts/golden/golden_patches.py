@@ -196,6 +196,8 @@ def unscaled_residual(part):
     def patch(model):
         for layer in model.model.layers:
             owner, scale = getattr(layer, part), layer.residual_multiplier
+            if owner is None:  # a layer of another kind
+                continue
 
             def forward(*args, plain=owner.forward, scale=scale, **kwargs):
                 out = plain(*args, **kwargs)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""Planted faults of layers with a state: convolutions over gated inputs."""
+"""Planted faults of layers with a state: convolutions over gated inputs, selective scans."""
 
 import sys
 from unittest import mock
@@ -79,3 +79,120 @@ def _norms_after_rope(model):
 
         attn.q_layernorm = attn.k_layernorm = torch.nn.Identity()
         attn.forward = forward
+
+
+def mamba2_faults(config, state):
+    """Faults of selective scans: where things stand in the input, what a head and a group are."""
+    n_heads, n_groups = config["mamba_n_heads"], config["mamba_n_groups"]
+    inner = config["mamba_expand"] * config["hidden_size"]
+    shared = n_groups * config["mamba_d_state"]
+    sizes = [inner, inner, shared, shared, n_heads]  # z, x, B, C, time steps
+    for what, order in (("z and x exchanged", (1, 0, 2, 3, 4)),
+                        ("time steps first", (4, 0, 1, 2, 3)),
+                        ("x behind B and C", (0, 2, 3, 1, 4))):
+        yield Fault(what, config, _reordered(state, sizes, order, (".mamba.in_proj.",)))
+    both = _reordered(state, sizes, (0, 1, 3, 2, 4), (".mamba.in_proj.",))
+    yield Fault("B and C exchanged", config,
+                _reordered(both, sizes[1:4], (0, 2, 1), (".mamba.conv1d.",)))
+    for what, suffix in (("decays", ".A_log"), ("skips", ".D"), ("time step biases", ".dt_bias")):
+        yield Fault(f"{what} of the next head", config, edited(
+            state, lambda name, t, suffix=suffix: t.copy_(t.roll(1))
+            if name.endswith(suffix) else None))
+    yield Fault("decays that are no logarithms", config, edited(
+        state, lambda name, t: t.copy_(t.abs().log()) if name.endswith(".A_log") else None))
+    yield from conv_faults(config, state, ".mamba.conv1d.weight")
+    yield Fault("no activation behind the convolution", config, state, _plain_convolution)
+    yield Fault("norm in front of the gate", config, state, _norm_before_gate)
+    yield Fault("gate without activation", config, state, _plain_gate)
+    yield Fault("input not scaled by the time step", config, state, _unscaled_input)
+    yield Fault("state forgotten every 16 rows", config, state, _forgetful)
+    if n_groups > 1:
+        yield Fault("norm over all groups together", config, state, _one_norm)
+        yield Fault("heads take groups in turn", config, state, _groups_in_turn)
+
+
+def _reordered(state, sizes, order, parts):
+    """Puts part order[i] of the rows of those tensors at i."""
+    def edit(name, tensor):
+        if any(part in name for part in parts):
+            pieces = tensor.clone().split(sizes)
+            tensor[:] = torch.cat([pieces[i] for i in order])
+
+    return edited(state, edit)
+
+
+def _scans(model):
+    return [layer.mamba for layer in model.model.layers if layer.mamba is not None]
+
+
+def _replaced(name, wrong):
+    """Returns a patch that calls wrong(right, ...) in place of a function of the scan's module."""
+    def patch(model):
+        for layer in _scans(model):
+            module = sys.modules[type(layer).__module__]
+            right = getattr(module, name)
+
+            def forward(*args, plain=layer.forward, module=module, right=right, **kwargs):
+                with mock.patch.object(module, name,
+                                       lambda *a, **k: wrong(right, *a, **k)):
+                    return plain(*args, **kwargs)
+
+            layer.forward = forward
+
+    return patch
+
+
+_plain_convolution = _replaced(
+    "causal_conv1d_fn",
+    lambda right, *args, **kwargs: right(*args, **{**kwargs, "activation": None}))
+
+
+def _scan_of_unscaled(right, x, dt, *args, **kwargs):
+    skip = kwargs.pop("D")
+    steps = torch.nn.functional.softplus(dt + kwargs["dt_bias"])
+    out = right(x / steps[..., None], dt, *args, D=None, **kwargs)
+    skipped = skip[:, None] * x
+    return (out[0] + skipped, *out[1:]) if isinstance(out, tuple) else out + skipped
+
+
+_unscaled_input = _replaced("mamba2_chunk_scan", _scan_of_unscaled)
+
+
+def _scan_in_turn(right, x, dt, a, b, c, **kwargs):
+    by_head = [part.repeat(1, 1, x.shape[2] // part.shape[2], 1) for part in (b, c)]
+    return right(x, dt, a, *by_head, **kwargs)
+
+
+_groups_in_turn = _replaced("mamba2_chunk_scan", _scan_in_turn)
+
+
+def _scan_of_pieces(right, x, dt, a, b, c, **kwargs):
+    pieces = [right(x[:, at:at + 16], dt[:, at:at + 16], a, b[:, at:at + 16], c[:, at:at + 16],
+                    **kwargs) for at in range(0, x.shape[1], 16)]
+    if not isinstance(pieces[0], tuple):
+        return torch.cat(pieces, dim=1)
+    return torch.cat([out for out, _ in pieces], dim=1), pieces[-1][1]
+
+
+_forgetful = _replaced("mamba2_chunk_scan", _scan_of_pieces)
+
+
+def _with_norm(compute):
+    def patch(model):
+        for layer in _scans(model):
+            right = layer.norm.forward
+            layer.norm.forward = lambda y, gate=None, right=right: compute(right, y, gate)
+
+    return patch
+
+
+_norm_before_gate = _with_norm(
+    lambda right, y, gate: right(y) * torch.nn.functional.silu(gate))
+
+
+_plain_gate = _with_norm(lambda right, y, gate: right(y * gate))
+
+
+def _one_norm(model):
+    for layer in _scans(model):
+        layer.norm.group_size = layer.intermediate_size

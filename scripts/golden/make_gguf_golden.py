@@ -35,9 +35,12 @@ MODELS = {
     "qwen2_moe": "qwen2moe", "glm4_moe": "glm4moe", "granitemoeshared": "granitemoe",
     "phimoe": "phimoe", "mixtral": "llama", "qwen3_moe": "qwen3moe", "olmoe": "olmoe",
     "granitemoe": "granitemoe", "gpt_oss": "gpt-oss", "gpt_oss_floats": "gpt-oss", "lfm2": "lfm2",
+    "granite4h": "granitehybrid", "granite4h_experts": "granitehybrid",
 }
 # Architectures whose queries and keys rotate in pairs, though the folders' rotate in halves.
-IN_PAIRS = ("llama", "smollm3", "granite", "granitemoe", "mistral3")
+IN_PAIRS = ("llama", "smollm3", "granite", "granitehybrid", "granitemoe", "mistral3")
+# Tensors that converters leave in f32, whatever their dimensions.
+ALWAYS_F32 = (".ssm_a", ".ssm_d", ".ssm_norm.weight", ".ssm_conv1d.weight")
 WITHOUT_ROPE = ("gpt2", "bloom", "mpt")
 NO_WEIGHTS = (".attn.bias", ".attn.masked_bias", ".attention.bias", ".attention.masked_bias",
               ".rotary_emb.inv_freq")
@@ -109,8 +112,14 @@ def change(arch, name, values, config):
         return np.ascontiguousarray(values.T)
     if name.endswith(".shared_expert_gate.weight"):
         return values[0]
-    if name.endswith(".conv.conv.weight"):
+    if name.endswith((".conv.conv.weight", ".conv1d.weight")):
         return values[:, 0]
+    if name.endswith(".A_log"):
+        return -np.exp(values.astype(np.float64)).astype(np.float32)[:, None]
+    if name.endswith(".mamba.D"):
+        return values[:, None]
+    if name.endswith(".mamba.norm.weight"):
+        return values.reshape(config["mamba_n_groups"], -1)
     if ".query_key_value." in name:
         return qkv_apart(arch, values, config)
     return values
@@ -139,7 +148,7 @@ def stack_experts(tensors, names):
 
 
 def split_shared_ffn(tensors, names):
-    """Granite 4 without experts has the names of a dense FFN."""
+    """A Granite 4 without experts has the names of a dense FFN."""
     for name in [name for name in tensors if ".shared_mlp." in name]:
         layer = next(part for part in name.split(".") if part.isdigit())
         if ".output_linear." in name:
@@ -221,7 +230,14 @@ def add_family_keys(writer, arch, config):
         writer.add_final_logit_softcapping(config["final_logit_softcapping"])
     if arch in ("stablelm", "gptneox"):
         writer.add_parallel_residual(config["use_parallel_residual"])
-    if arch in ("granite", "granitemoe"):
+    if arch == "granitehybrid":
+        writer.add_rope_scaling_finetuned(layouts.rotates(config))
+        writer.add_ssm_conv_kernel(config["mamba_d_conv"])
+        writer.add_ssm_state_size(config["mamba_d_state"])
+        writer.add_ssm_group_count(config["mamba_n_groups"])
+        writer.add_ssm_inner_size(config["mamba_expand"] * config["hidden_size"])
+        writer.add_ssm_time_step_rank(config["mamba_n_heads"])
+    if arch in ("granite", "granitehybrid", "granitemoe"):
         writer.add_attention_scale(config["attention_multiplier"])
         writer.add_embedding_scale(config["embedding_multiplier"])
         writer.add_residual_scale(config["residual_multiplier"])
@@ -283,7 +299,8 @@ def add_keys(writer, arch, config, tensors, names):
     if len(attending) < layouts.count_layers(config):
         writer.add_head_count_kv([n_kv if layer in attending else 0
                                   for layer in range(layouts.count_layers(config))])
-        writer.add_shortconv_l_cache(config["conv_L_cache"])
+        if arch == "lfm2":
+            writer.add_shortconv_l_cache(config["conv_L_cache"])
     else:
         writer.add_head_count_kv(n_kv)
     if "head_dim" in config and arch != "granite":
@@ -317,9 +334,10 @@ def convert(folder, arch, out):
     tensors = read_folder(folder)
     known = next(known for known, name in gguf.MODEL_ARCH_NAMES.items() if name == arch)
     table = gguf.get_tensor_name_map(known, count_blocks(config))
-    names = {name: table.get_name(name.replace("correction_bias", "correction.bias"),
+    names = {name: table.get_name(name.replace("correction_bias", "correction.bias")
+                                  .replace(".dt_bias", ".dt_proj.bias"),
                                   try_suffixes=(".weight", ".bias")) for name in tensors}
-    if arch == "granite":
+    if arch in ("granite", "granitehybrid") and not layouts.has_experts(config):
         split_shared_ffn(tensors, names)
     stack_experts(tensors, names)
     mxfp4 = gguf_gpt_oss.split_experts(tensors, names) if arch == "gpt-oss" else ()
@@ -338,7 +356,9 @@ def convert(folder, arch, out):
             continue
         values = np.ascontiguousarray(change(arch, name, values, config))
         bits = values.view(np.uint32)
-        if values.ndim > 1 and not (bits & 0xFFFF).any():
+        if names[name].endswith(ALWAYS_F32):
+            writer.add_tensor(names[name], values)
+        elif values.ndim > 1 and not (bits & 0xFFFF).any():
             half = (bits >> 16).astype(np.uint16)
             writer.add_tensor(names[name], half.view(np.uint8),
                               raw_dtype=gguf.GGMLQuantizationType.BF16)

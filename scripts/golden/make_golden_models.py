@@ -56,9 +56,11 @@ import golden_gpt_oss
 from golden_configs import MAX_TOKENS
 from golden_expert_configs import EXPERT_MODELS
 from golden_faults import exemption, planted_faults
-from golden_layouts import (WITHOUT_ROTATION, attention_layers, gain_offset, has_experts,
-                            head_views, is_embedding, is_head_norm_gain, is_norm_gain, is_router, is_tied, layer_kinds, published_experts,
-                            rope_by_kind, rope_frequencies, text_config)
+from golden_layouts import (attention_layers, gain_offset, has_experts, head_views, is_embedding,
+                            is_head_norm_gain, is_norm_gain, is_router, is_tied, layer_kinds,
+                            published_experts, rope_by_kind, rope_frequencies, rotates,
+                            text_config)
+from golden_state_configs import drawn_state
 
 MODELS = {**golden_configs.MODELS, **EXPERT_MODELS, **golden_gpt_oss.GPT_OSS_MODELS,
           **golden_configs.SEEDED_MODELS}
@@ -103,6 +105,9 @@ def draw(name, shape, config, rng):
         own = golden_gpt_oss.drawn(name, values)
         if own is not None:
             return torch.from_numpy(own)
+    own = drawn_state(name, values)
+    if own is not None:
+        return torch.from_numpy(own)
     if is_norm_gain(name):
         if "embeddings_layernorm" in name:
             values *= 0.5  # signs included, or a tied head would say every token again
@@ -289,7 +294,7 @@ def check_rope(model, config):
 
     Requires that the model has computed a sequence of MAX_TOKENS.
     """
-    if config["model_type"] in WITHOUT_ROTATION:
+    if not rotates(config):
         return
     rotary = language_model(model).rotary_emb
     for kind in rope_by_kind(config):

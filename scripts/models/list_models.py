@@ -40,7 +40,7 @@ PUBLISHED = {
     "GptOssForCausalLM": "gpt-oss 20B, 120B",
     "GraniteForCausalLM": "Granite 3 2B, 8B",
     "GraniteMoeForCausalLM": "Granite 3 1B-A400M, 3B-A800M",
-    "GraniteMoeHybridForCausalLM": "Granite 4 350M to 3B, no states",
+    "GraniteMoeHybridForCausalLM": "Granite 4 and 4 H",
     "GraniteMoeSharedForCausalLM": "Granite MoE, shared expert",
     "InternLM2ForCausalLM": "InternLM 2 and 2.5 1.8B to 20B",
     "Lfm2ForCausalLM": "LFM2 350M to 2.6B",

@@ -44,9 +44,20 @@ ModelSpec naive_lfm2() {
   return spec;
 }
 
-class StateSessionTest : public NaiveModelTest {
+ModelSpec naive_scans() {
+  ModelSpec spec = naive_llama(5, kContext);
+  spec.architecture = "granitehybrid";
+  spec.layer_mixers = {2, 0, 2, 2, 0};
+  spec.conv_taps = 4;
+  spec.mixer_heads = 4;
+  spec.mixer_head_dim = 8;
+  spec.mixer_state = 16;
+  spec.mixer_groups = 2;
+  return spec;
+}
+
+class StateModelTest : public NaiveModelTest {
  protected:
-  void SetUp() override { make_model(naive_lfm2(), kTokens); }
   void TearDown() override {
     NaiveModelTest::TearDown();
     std::filesystem::remove(saved());
@@ -68,7 +79,27 @@ class StateSessionTest : public NaiveModelTest {
   }
 };
 
-TEST_F(StateSessionTest, MatchesTheDefinition) {
+class StateSessionTest : public StateModelTest {
+ protected:
+  void SetUp() override { make_model(naive_lfm2(), kTokens); }
+};
+
+struct StateModel {
+  const char* name;
+  ModelSpec (*spec)();
+};
+
+class EveryStateTest : public StateModelTest, public testing::WithParamInterface<StateModel> {
+ protected:
+  void SetUp() override { make_model(GetParam().spec(), kTokens); }
+};
+
+INSTANTIATE_TEST_SUITE_P(All, EveryStateTest,
+                         testing::Values(StateModel{"convolutions", naive_lfm2},
+                                         StateModel{"scans", naive_scans}),
+                         [](const auto& model) { return std::string(model.param.name); });
+
+TEST_P(EveryStateTest, MatchesTheDefinition) {
   std::vector<std::vector<double>> want;
   const std::vector<std::uint32_t> text(tokens_.begin(), tokens_.end());
   want = model_->logits(text, kContext, {});
@@ -77,7 +108,7 @@ TEST_F(StateSessionTest, MatchesTheDefinition) {
       1e-4);
 }
 
-TEST_F(StateSessionTest, APromptInPiecesGivesTheBitsOfTheWhole) {
+TEST_P(EveryStateTest, APromptInPiecesGivesTheBitsOfTheWhole) {
   for (EngineOptions options : {exact_options(kContext), fast_options()}) {
     const Logits whole = run(options, {kTokens}, kTokens);
     for (const std::vector<std::size_t>& sizes :
@@ -93,7 +124,7 @@ TEST_F(StateSessionTest, APromptInPiecesGivesTheBitsOfTheWhole) {
   }
 }
 
-TEST_F(StateSessionTest, OtherSessionsAndForksDoNotShow) {
+TEST_P(EveryStateTest, OtherSessionsAndForksDoNotShow) {
   EngineOptions options = fast_options();
   options.n_sequences = 4;
   const auto engine = open(options);
@@ -122,7 +153,7 @@ TEST_F(StateSessionTest, OtherSessionsAndForksDoNotShow) {
   EXPECT_EQ(got[1], want);
 }
 
-TEST_F(StateSessionTest, AFreedSequenceLeavesNothing) {
+TEST_P(EveryStateTest, AFreedSequenceLeavesNothing) {
   const auto engine = open(exact_options(kContext));
   Logits want;
   prefill(*engine->create_session().value(), 0, 30, want);
@@ -131,7 +162,7 @@ TEST_F(StateSessionTest, AFreedSequenceLeavesNothing) {
   EXPECT_EQ(got, want);
 }
 
-TEST_F(StateSessionTest, CancellingLeavesNoTrace) {
+TEST_P(EveryStateTest, CancellingLeavesNoTrace) {
   EngineOptions options = exact_options(kContext);
   const Logits want = run(options, {kTokens}, kTokens);
   options.rows_per_pass = 16;
@@ -167,7 +198,7 @@ TEST_F(StateSessionTest, ReturnsToKeptPointsAlone) {
   expect_truncation_leaves_no_trace(options, {0}, want);
 }
 
-TEST_F(StateSessionTest, ASavedSessionGoesOnAsIfItHadNeverStopped) {
+TEST_P(EveryStateTest, ASavedSessionGoesOnAsIfItHadNeverStopped) {
   for (const EngineOptions& options : {exact_options(kContext), fast_options()}) {
     Logits want;
     {

@@ -134,14 +134,41 @@ Status check_sizes(const ModelSpec& s) {
   return ok_status();
 }
 
+// Published models have up to 4 MB of states a layer.
+Status check_scans(const ModelSpec& s) {
+  const bool scans =
+      std::ranges::find(s.layer_mixers, static_cast<std::uint32_t>(LayerMixer::kMamba2)) !=
+      s.layer_mixers.end();
+  const std::uint32_t least = scans ? 1 : 0;
+  for (const Range& r :
+       {Range{"heads of scans", s.mixer_heads, least, scans ? 1024U : 0U},
+        Range{"columns of a scan's head", s.mixer_head_dim, least, scans ? 256U : 0U},
+        Range{"state of a scan", s.mixer_state, 8 * least, scans ? 1024U : 0U},
+        Range{"groups of scans", s.mixer_groups, least, s.mixer_heads}}) {
+    QSF_RETURN_IF_ERROR(check_range(r));
+  }
+  if (!scans) return ok_status();
+  if (s.mixer_heads % s.mixer_groups != 0 || s.mixer_state % 8 != 0) {
+    return invalid_argument(
+        "scans: %u heads in %u groups with states of %u, expected equal groups and a multiple of 8",
+        s.mixer_heads, s.mixer_groups, s.mixer_state);
+  }
+  if (std::ranges::find(s.layer_mixers, static_cast<std::uint32_t>(LayerMixer::kShortConv)) !=
+      s.layer_mixers.end()) {
+    return invalid_argument("mixers by layer: scans and short convolutions, expected one of them");
+  }
+  return ok_status();
+}
+
 Status check_mixers(const ModelSpec& s) {
+  QSF_RETURN_IF_ERROR(check_scans(s));
   if (s.layer_mixers.empty()) return check_range({"taps of convolutions", s.conv_taps, 0, 0});
   if (s.layer_mixers.size() != s.n_layers) {
     return invalid_argument("mixers by layer: %zu values for %u layers, expected one a layer",
                             s.layer_mixers.size(), s.n_layers);
   }
   for (const std::uint32_t mixer : s.layer_mixers) {
-    QSF_RETURN_IF_ERROR(check_range({"mixers by layer", mixer, 0, 1}));
+    QSF_RETURN_IF_ERROR(check_range({"mixers by layer", mixer, 0, 2}));
   }
   if (!s.has_state() || s.n_attention_layers() == 0) {
     return invalid_argument("mixers by layer: %u of %u are attention, expected some and not all",
@@ -449,6 +476,10 @@ Status decode_optional(const Metadata& m, ModelSpec& s) {
   QSF_ASSIGN_OR_RETURN(s.query_position_scale, m.get_f32(keys::kAttentionPositionScale, 0.0F));
   QSF_ASSIGN_OR_RETURN(s.layer_mixers, m.get_u32_array(keys::kMixerLayers));
   QSF_ASSIGN_OR_RETURN(s.conv_taps, m.get_u32(keys::kMixerTaps, 0));
+  QSF_ASSIGN_OR_RETURN(s.mixer_heads, m.get_u32(keys::kMixerHeads, 0));
+  QSF_ASSIGN_OR_RETURN(s.mixer_head_dim, m.get_u32(keys::kMixerHeadDim, 0));
+  QSF_ASSIGN_OR_RETURN(s.mixer_state, m.get_u32(keys::kMixerState, 0));
+  QSF_ASSIGN_OR_RETURN(s.mixer_groups, m.get_u32(keys::kMixerGroups, 0));
   QSF_ASSIGN_OR_RETURN(s.sliding_window, m.get_u32_array(keys::kAttentionWindow));
   QSF_ASSIGN_OR_RETURN(s.parallel_block, m.get_bool(keys::kBlockParallel, false));
   QSF_ASSIGN_OR_RETURN(s.int8_rows, m.get_bool(keys::kInt8Rows, false));
@@ -624,6 +655,10 @@ Metadata encode_spec_metadata(const ModelSpec& spec) {
   if (!spec.layer_mixers.empty()) {
     m.set_u32_array(keys::kMixerLayers, spec.layer_mixers, true);
     m.set_u32(keys::kMixerTaps, spec.conv_taps, true);
+    set_u32_unless(keys::kMixerHeads, spec.mixer_heads, 0);
+    set_u32_unless(keys::kMixerHeadDim, spec.mixer_head_dim, 0);
+    set_u32_unless(keys::kMixerState, spec.mixer_state, 0);
+    set_u32_unless(keys::kMixerGroups, spec.mixer_groups, 0);
   }
   if (!spec.sliding_window.empty()) {
     m.set_u32_array(keys::kAttentionWindow, spec.sliding_window, true);

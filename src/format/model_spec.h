@@ -44,6 +44,7 @@ enum class LayerRope : std::uint8_t {
 enum class LayerMixer : std::uint8_t {
   kAttention = 0,
   kShortConv = 1,  // a gated convolution over the last positions, LFM2's
+  kMamba2 = 2,     // a selective scan behind a convolution
 };
 
 // What makes scores of a router's products, and how experts are chosen by them.
@@ -97,12 +98,16 @@ struct ModelSpec {
   NormType norm = NormType::kLayerNorm;
   float norm_epsilon = 1e-5F;
   PositionEncoding positions = PositionEncoding::kLearned;
-  RopeSpec rope;                              // meaningful with kRope alone; default otherwise
-  std::vector<std::uint32_t> layer_rope;      // empty: kMain everywhere; else a LayerRope a layer
-  float local_rope_theta = 10000.0F;          // of layers with LayerRope::kLocal; default otherwise
-  std::vector<std::uint32_t> layer_mixers;    // empty: attention everywhere; else a LayerMixer a
-                                              // layer, at least one of them attention
-  std::uint32_t conv_taps = 0;                // positions of a convolution, its own included
+  RopeSpec rope;                            // meaningful with kRope alone; default otherwise
+  std::vector<std::uint32_t> layer_rope;    // empty: kMain everywhere; else a LayerRope a layer
+  float local_rope_theta = 10000.0F;        // of layers with LayerRope::kLocal; default otherwise
+  std::vector<std::uint32_t> layer_mixers;  // empty: attention everywhere; else a LayerMixer a
+                                            // layer, at least one of them attention
+  std::uint32_t conv_taps = 0;              // positions of a convolution, its own included
+  std::uint32_t mixer_heads = 0;            // of a scan; 0: none
+  std::uint32_t mixer_head_dim = 0;
+  std::uint32_t mixer_state = 0;              // values that a column of a head remembers
+  std::uint32_t mixer_groups = 0;             // of heads that share what goes in and comes out
   std::vector<std::uint32_t> sliding_window;  // empty: none; one element: every layer; else one a
                                               // layer. 0 = that layer sees everything.
   bool tied_head = false;                     // the head is the token embedding
@@ -175,9 +180,17 @@ struct ModelSpec {
   std::uint32_t n_attention_layers() const noexcept;
   // Of layers with a state: rows of the product that the mixer reads, columns of what it gives,
   // channels of its convolution.
-  std::uint32_t mixer_in() const noexcept { return 3 * hidden; }
-  std::uint32_t mixer_out() const noexcept { return hidden; }
-  std::uint32_t conv_channels() const noexcept { return hidden; }
+  std::uint32_t mixer_in() const noexcept {
+    return mixer_heads == 0 ? 3 * hidden : mixer_out() + conv_channels() + mixer_heads;
+  }
+  std::uint32_t mixer_out() const noexcept {
+    return mixer_heads == 0 ? hidden : mixer_heads * mixer_head_dim;
+  }
+  std::uint32_t conv_channels() const noexcept {
+    return mixer_heads == 0 ? hidden : mixer_out() + 2 * mixer_groups * mixer_state;
+  }
+  // Values of a layer's state behind those of its convolution.
+  std::uint32_t scan_values() const noexcept { return mixer_out() * mixer_state; }
   // Window of `layer`, 0 for none. Requires  layer < n_layers.
   std::uint32_t window_of(std::uint32_t layer) const noexcept {
     if (sliding_window.empty()) return 0;

@@ -80,6 +80,16 @@ ModelSpec states_spec() {
   return spec;
 }
 
+ModelSpec scans_spec() {
+  ModelSpec spec = states_spec();
+  spec.layer_mixers[0] = 2;
+  spec.mixer_heads = 6;
+  spec.mixer_head_dim = 5;
+  spec.mixer_state = 16;
+  spec.mixer_groups = 3;
+  return spec;
+}
+
 // So they are than these.
 ModelSpec yarn_spec() {
   ModelSpec spec = longrope_model().spec;
@@ -103,7 +113,7 @@ TEST(ModelSpecTest, SurvivesHeaderAndMetadata) {
   for (const ModelSpec& spec :
        {minimal_model().spec, types_model().spec, compressed_model().spec, full_model().spec,
         longrope_model().spec, int8_rows_spec(), yarn_spec(), experts_spec(), sigmoid_spec(),
-        sparsemixer_spec(), states_spec()}) {
+        sparsemixer_spec(), states_spec(), scans_spec()}) {
     ASSERT_TRUE(validate(spec).ok()) << validate(spec).message();
     const Metadata metadata = encode_spec_metadata(spec);
     const auto back = decode_spec(header_of(spec), metadata);
@@ -121,9 +131,9 @@ TEST(ModelSpecTest, SurvivesHeaderAndMetadata) {
 TEST(ModelSpecTest, TheSmallModelsUseEveryKey) {
   for (const std::string_view key : keys::kAll) {
     bool used = key == keys::kFileBytes;
-    for (const ModelSpec& spec :
-         {full_model().spec, types_model().spec, longrope_model().spec, int8_rows_spec(),
-          yarn_spec(), experts_spec(), sigmoid_spec(), sparsemixer_spec(), states_spec()}) {
+    for (const ModelSpec& spec : {full_model().spec, types_model().spec, longrope_model().spec,
+                                  int8_rows_spec(), yarn_spec(), experts_spec(), sigmoid_spec(),
+                                  sparsemixer_spec(), states_spec(), scans_spec()}) {
       used = used || encode_spec_metadata(spec).contains(key);
     }
     EXPECT_TRUE(used) << key;
@@ -257,6 +267,44 @@ TEST(ModelSpecTest, RefusesStatesOutOfRange) {
   for (const char* key : {keys::kMixerLayers, keys::kMixerTaps}) {
     EXPECT_TRUE(encode_spec_metadata(states_spec()).find(key)->required) << key;
   }
+}
+
+TEST(ModelSpecTest, RefusesScansOutOfRange) {
+  const std::function<void(ModelSpec&)> faults[] = {
+      [](ModelSpec& s) { s.layer_mixers[0] = 1; },  // sizes of what no layer has
+      [](ModelSpec& s) { s.layer_mixers[0] = 3; },
+      [](ModelSpec& s) { s.layer_mixers[1] = 1; },  // both kinds
+      [](ModelSpec& s) { s.mixer_heads = 0; },
+      [](ModelSpec& s) { s.mixer_heads = 1026; },
+      [](ModelSpec& s) { s.mixer_head_dim = 0; },
+      [](ModelSpec& s) { s.mixer_head_dim = 257; },
+      [](ModelSpec& s) { s.mixer_state = 0; },
+      [](ModelSpec& s) { s.mixer_state = 12; },
+      [](ModelSpec& s) { s.mixer_state = 1032; },
+      [](ModelSpec& s) { s.mixer_groups = 0; },
+      [](ModelSpec& s) { s.mixer_groups = 4; },  // does not divide 6
+      [](ModelSpec& s) { s.mixer_groups = 12; },
+      [](ModelSpec& s) { s.conv_taps = 1; },
+  };
+  ModelSpec largest = scans_spec();
+  ASSERT_TRUE(validate(largest).ok()) << validate(largest).message();
+  int index = 0;
+  for (const auto& fault : faults) {
+    ModelSpec spec = scans_spec();
+    fault(spec);
+    EXPECT_EQ(validate(spec).code(), StatusCode::kInvalidArgument) << "fault " << index;
+    ++index;
+  }
+  for (const char* key :
+       {keys::kMixerHeads, keys::kMixerHeadDim, keys::kMixerState, keys::kMixerGroups}) {
+    EXPECT_TRUE(encode_spec_metadata(scans_spec()).find(key)->required) << key;
+  }
+  // Nothing wraps at the limits.
+  largest.mixer_heads = largest.mixer_state = largest.mixer_groups = 1024;
+  largest.mixer_head_dim = 256;
+  ASSERT_TRUE(validate(largest).ok()) << validate(largest).message();
+  EXPECT_EQ(largest.scan_values(), 1U << 28);
+  EXPECT_EQ(largest.mixer_in(), (1U << 18) + (1U << 18) + (2U << 20) + 1024U);
 }
 
 TEST(ModelSpecTest, RefusesEveryRoutingFieldOutOfRange) {

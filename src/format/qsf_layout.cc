@@ -62,6 +62,10 @@ std::string_view tensor_kind_name(TensorKind kind) noexcept {
     case TensorKind::kMixerOutBias: return "mixer_out_bias";
     case TensorKind::kConvTaps: return "conv_taps";
     case TensorKind::kConvBias: return "conv_bias";
+    case TensorKind::kScanDecay: return "scan_decay";
+    case TensorKind::kScanBias: return "scan_bias";
+    case TensorKind::kScanSkip: return "scan_skip";
+    case TensorKind::kScanNorm: return "scan_norm";
   }
   return "unknown";
 }

@@ -154,12 +154,16 @@ enum class TensorKind : std::uint32_t {
   kExpertGateBias = 58,
   kExpertUpBias = 59,
   kExpertDownBias = 60,
+  kScanDecay = 61,  // negative, of each head
+  kScanBias = 62,   // of each head's time step
+  kScanSkip = 63,   // of each head's input in its output
+  kScanNorm = 64,
 };
 
 // Returns whether `code` is one of the kinds above.
 constexpr bool is_tensor_kind(std::uint32_t code) noexcept {
   return code <= 13 || (code >= 16 && code <= 43) || (code >= 48 && code <= 53) ||
-         (code >= 56 && code <= 60);
+         (code >= 56 && code <= 64);
 }
 // Returns a name such as "attn_q" or "final_norm_bias".
 std::string_view tensor_kind_name(TensorKind kind) noexcept;

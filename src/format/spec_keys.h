@@ -38,7 +38,11 @@ inline constexpr const char* kHeadTied = "head.tied";
 inline constexpr const char* kInt8Rows = "input.int8_rows";
 inline constexpr const char* kLogitScale = "logit.scale";
 inline constexpr const char* kLogitSoftCap = "logit.soft_cap";
+inline constexpr const char* kMixerGroups = "mixer.groups";
+inline constexpr const char* kMixerHeadDim = "mixer.head_dim";
+inline constexpr const char* kMixerHeads = "mixer.heads";
 inline constexpr const char* kMixerLayers = "mixer.layers";
+inline constexpr const char* kMixerState = "mixer.state";
 inline constexpr const char* kMixerTaps = "mixer.taps";
 inline constexpr const char* kNormEpsilon = "norm.epsilon";
 inline constexpr const char* kQuantiser = "quantiser";
@@ -89,7 +93,11 @@ inline constexpr std::string_view kAll[] = {kArchitecture,
                                             kInt8Rows,
                                             kLogitScale,
                                             kLogitSoftCap,
+                                            kMixerGroups,
+                                            kMixerHeadDim,
+                                            kMixerHeads,
                                             kMixerLayers,
+                                            kMixerState,
                                             kMixerTaps,
                                             kNormEpsilon,
                                             kQuantiser,

@@ -116,6 +116,10 @@ TensorShape tensor_shape(const ModelSpec& s, TensorKind kind) noexcept {
     case TensorKind::kMixerOut: return {s.hidden, s.mixer_out()};
     case TensorKind::kConvTaps: return {1, s.conv_taps * s.conv_channels()};
     case TensorKind::kConvBias: return {1, s.conv_channels()};
+    case TensorKind::kScanDecay:
+    case TensorKind::kScanBias:
+    case TensorKind::kScanSkip: return {1, s.mixer_heads};
+    case TensorKind::kScanNorm: return {1, s.mixer_out()};
     case TensorKind::kAttnNorm:
     case TensorKind::kFfnNorm:
     case TensorKind::kAttnOBias:

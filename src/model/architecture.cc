@@ -72,6 +72,8 @@ constexpr Architecture kArchitectures[] = {
     {.name = "starcoder2"},
     {.name = "internlm2"},
     {.name = "mpt", .norm_biases = false},
+    {.name = "granitehybrid", .state = LayerMixer::kMamba2},
+    {.name = "granitemoehybrid", .experts = true, .state = LayerMixer::kMamba2},
     {.name = "lfm2", .head_norms = true, .state = LayerMixer::kShortConv},
     {.name = "bitnet", .sub_norms = true},
     {.name = "bitnet-25", .sub_norms = true},
@@ -177,8 +179,8 @@ void add_attention_norms(const ModelSpec& spec, const Architecture& architecture
   if (architecture.sub_norms) rules.push_back({TensorKind::kAttnSubNorm, 1, spec.q_dim(), true});
 }
 
-// A convolution over gated inputs, LFM2's.
-void add_short_conv(const ModelSpec& spec, std::vector<TensorRule>& rules) {
+// What all layers with a state have.
+void add_mixer(const ModelSpec& spec, std::vector<TensorRule>& rules) {
   rules = {
       {TensorKind::kMixerIn, spec.mixer_in(), spec.hidden, true},
       {TensorKind::kMixerInBias, 1, spec.mixer_in(), false},
@@ -187,6 +189,13 @@ void add_short_conv(const ModelSpec& spec, std::vector<TensorRule>& rules) {
       {TensorKind::kMixerOut, spec.hidden, spec.mixer_out(), true},
       {TensorKind::kMixerOutBias, 1, spec.hidden, false},
   };
+}
+
+void add_scan(const ModelSpec& spec, std::vector<TensorRule>& rules) {
+  rules.push_back({TensorKind::kScanDecay, 1, spec.mixer_heads, true});
+  rules.push_back({TensorKind::kScanBias, 1, spec.mixer_heads, true});
+  rules.push_back({TensorKind::kScanSkip, 1, spec.mixer_heads, true});
+  rules.push_back({TensorKind::kScanNorm, 1, spec.mixer_out(), true});
 }
 
 // Adds a norm of hidden rows, with its bias where norms have one.
@@ -272,7 +281,11 @@ std::vector<TensorRule> layer_rules(const ModelSpec& spec, std::uint32_t layer) 
   std::vector<TensorRule> rules;
   switch (spec.mixer_of(layer)) {
     case LayerMixer::kAttention: add_attention(spec, rules); break;
-    case LayerMixer::kShortConv: add_short_conv(spec, rules); break;
+    case LayerMixer::kShortConv: add_mixer(spec, rules); break;
+    case LayerMixer::kMamba2:
+      add_mixer(spec, rules);
+      add_scan(spec, rules);
+      break;
   }
   if (spec.has_experts(layer)) {
     add_experts(spec, architecture, rules);

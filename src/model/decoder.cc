@@ -70,6 +70,7 @@ std::vector<BufferShape> Decoder::buffer_shapes(const ModelSpec& spec, std::uint
   if (spec.has_state()) {
     shapes.push_back({"mixer_in", max_rows, spec.mixer_in()});
     shapes.push_back({"mixed", max_rows, spec.mixer_out()});
+    if (spec.mixer_heads != 0) shapes.push_back({"convolved", max_rows, spec.conv_channels()});
   }
   if (rope_reindex) shapes.push_back({"q_sinks", max_rows, spec.q_dim()});
   return shapes;
@@ -79,7 +80,7 @@ DecoderBuffers Decoder::name_buffers(const ModelSpec& spec, std::span<const Buff
                                      bool rope_reindex) {
   DecoderBuffers named = {made[0], made[1], made[2], made[3], made[4], made[5],
                           made[6], made[7], made[8], made[9], {},      {},
-                          {},      {},      {},      {},      {}};
+                          {},      {},      {},      {},      {},      {}};
   std::size_t next = 10;
   if (has_parallel_ffn_norm(spec)) named.ffn_normed = made[next++];
   if (spec.n_experts != 0) {
@@ -90,6 +91,7 @@ DecoderBuffers Decoder::name_buffers(const ModelSpec& spec, std::span<const Buff
   if (spec.has_state()) {
     named.mixer_in = made[next++];
     named.mixed = made[next++];
+    if (spec.mixer_heads != 0) named.convolved = made[next++];
   }
   if (rope_reindex) named.q_sinks = made.back();
   return named;
@@ -294,6 +296,7 @@ Status Decoder::mix(const Pass& pass, const LayerWeights& w, std::uint32_t layer
   switch (spec_.mixer_of(layer)) {
     case LayerMixer::kAttention: return attention(pass, w, layer, in);
     case LayerMixer::kShortConv: return short_conv(pass, w, layer, in);
+    case LayerMixer::kMamba2: return scan(pass, w, layer, in);
   }
   return internal_error("layer %u has no mixer", layer);
 }

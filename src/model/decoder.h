@@ -49,6 +49,7 @@ struct DecoderBuffers {
   Buffer expert_out;  // [rows or more, hidden]
   Buffer mixer_in;    // [rows, mixer_in]  the next two with layers that have a state
   Buffer mixed;       // [rows, mixer_out]
+  Buffer convolved;   // [rows, conv_channels] of scans
   Buffer q_sinks;     // [rows, q_dim]     under PassLimits::rope_reindex
 };
 
@@ -128,6 +129,7 @@ class Decoder {
   Status end(Status status);
   Status mix(const Pass& pass, const LayerWeights& w, std::uint32_t layer, Buffer in);
   Status attention(const Pass& pass, const LayerWeights& w, std::uint32_t layer, Buffer in);
+  Status scan(const Pass& pass, const LayerWeights& w, std::uint32_t layer, Buffer in);
   Status short_conv(const Pass& pass, const LayerWeights& w, std::uint32_t layer, Buffer in);
   Status ffn(const Pass& pass, const LayerWeights& w, Buffer in);
   Status route(const Pass& pass, const LayerWeights& w, Buffer in);

@@ -30,4 +30,46 @@ Status Decoder::short_conv(const Pass& pass, const LayerWeights& w, std::uint32_
                      w.mixer_out_bias, w.attn_post_norm);
 }
 
+// hidden += Wout norm(silu(z) * scan(x, B, C, t)) with [z, v, t] = Win n, n = in, and
+// [x, B, C] = silu(conv(v)); the norm is by group
+Status Decoder::scan(const Pass& pass, const LayerWeights& w, std::uint32_t layer, Buffer in) {
+  const Product parts = {&w.mixer_in, w.mixer_in_bias, buffers_.mixer_in};
+  QSF_RETURN_IF_ERROR(multiply(pass, OperatorKind::kQkv, in, {&parts, 1}, {}));
+  const std::uint32_t n_inner = spec_.mixer_out();
+  const std::uint32_t n_channels = spec_.conv_channels();
+  backend_.convolve({.layer = places_[layer],
+                     .in = {buffers_.mixer_in, n_inner},
+                     .out = buffers_.convolved,
+                     .n_channels = n_channels,
+                     .n_taps = spec_.conv_taps,
+                     .taps = w.conv_taps,
+                     .bias = w.conv_bias,
+                     .activation = ActivationKind::kSilu});
+  backend_.scan({.layer = places_[layer],
+                 .in = buffers_.convolved,
+                 .time_step = {buffers_.mixer_in, n_inner + n_channels},
+                 .out = buffers_.mixed,
+                 .n_heads = spec_.mixer_heads,
+                 .head_dim = spec_.mixer_head_dim,
+                 .n_state = spec_.mixer_state,
+                 .n_groups = spec_.mixer_groups,
+                 .state_at = (spec_.conv_taps - 1) * n_channels,
+                 .decay = w.scan_decay,
+                 .bias = w.scan_bias,
+                 .skip = w.scan_skip});
+  backend_.gate({buffers_.mixer_in, 0}, {buffers_.mixed, 0}, n_inner, ActivationKind::kSilu);
+  backend_.norm({.in = buffers_.mixer_in,
+                 .out = buffers_.mixed,
+                 .row_list = {},
+                 .n_rows = counts_.n_rows,
+                 .n_cols = n_inner / spec_.mixer_groups,
+                 .n_parts = spec_.mixer_groups,
+                 .kind = NormKind::kRmsNorm,
+                 .epsilon = spec_.norm_epsilon,
+                 .gain = w.scan_norm,
+                 .bias = {}});
+  return add_product(pass, OperatorKind::kAttentionOut, buffers_.mixed, w.mixer_out,
+                     w.mixer_out_bias, w.attn_post_norm);
+}
+
 }  // namespace qsf

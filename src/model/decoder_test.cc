@@ -23,6 +23,7 @@
 #include "model/position_tables.h"
 #include "model/testing/expert_graphs.h"
 #include "model/testing/naive_model.h"
+#include "model/testing/state_graphs.h"
 #include "ops/make_backend.h"
 #include "ops/testing/deferred_backend.h"
 #include "platform/threads.h"
@@ -288,19 +289,6 @@ const Graph kGraphs[] = {
      },
      kContext,
      {0.25, 0.0625, 0.015625, 0.00390625, 0.5, 0.125}},
-    {"lfm2",
-     [](ModelSpec& s) {
-       s.architecture = "lfm2";
-       s.layer_mixers = {1, 0};
-       s.conv_taps = 3;
-       s.tied_head = true;
-     }},
-    {"lfm2_longer",
-     [](ModelSpec& s) {
-       s.architecture = "lfm2";
-       s.layer_mixers = {0, 1};
-       s.conv_taps = 5;
-     }},
     {"bitnet", [](ModelSpec& s) { s.architecture = "bitnet"; }},
     {"bitnet_relu_squared",
      [](ModelSpec& s) {
@@ -363,8 +351,9 @@ class Runner {
     kv_store_.emplace(shape, memory(backend_->kv_bytes(shape, limits.n_pages)));
     backend_->attach_kv(*kv_store_);
     if (spec.has_state()) {
-      const StateShape states = {.n_layers = spec.n_layers - spec.n_attention_layers(),
-                                 .layer_size = (spec.conv_taps - 1) * spec.conv_channels()};
+      const StateShape states = {
+          .n_layers = spec.n_layers - spec.n_attention_layers(),
+          .layer_size = (spec.conv_taps - 1) * spec.conv_channels() + spec.scan_values()};
       states_.emplace(StateCache::create(states, 1, memory(StateCache::region_bytes(states, 1))));
       backend_->attach_states(*states_);
     }
@@ -632,15 +621,18 @@ TEST_P(DecoderTest, ACancelledPassLeavesNothingUnderWay) {
 INSTANTIATE_TEST_SUITE_P(Graphs, DecoderTest, testing::ValuesIn(kGraphs),
                          [](const auto& graph) { return graph.param.name; });
 
-std::vector<Graph> expert_graphs() {
+template <typename ListedGraph, std::size_t N>
+std::vector<Graph> graphs_of(const ListedGraph (&list)[N]) {
   std::vector<Graph> graphs;
-  for (const testing_support::ExpertGraph& g : testing_support::kExpertGraphs) {
-    graphs.push_back({g.name, g.change, g.context});
-  }
+  for (const ListedGraph& g : list) graphs.push_back({g.name, g.change, g.context});
   return graphs;
 }
 
-INSTANTIATE_TEST_SUITE_P(Experts, DecoderTest, testing::ValuesIn(expert_graphs()),
+INSTANTIATE_TEST_SUITE_P(Experts, DecoderTest,
+                         testing::ValuesIn(graphs_of(testing_support::kExpertGraphs)),
+                         [](const auto& graph) { return graph.param.name; });
+INSTANTIATE_TEST_SUITE_P(States, DecoderTest,
+                         testing::ValuesIn(graphs_of(testing_support::kStateGraphs)),
                          [](const auto& graph) { return graph.param.name; });
 
 // Layers that are run alone read their own tiles from the file, and the first of them once more, as
@@ -777,6 +769,11 @@ TEST(ArchitectureTest, RefusesWhatIsNotRun) {
          s.conv_taps = 3;
        },
        "architecture \"llama\" with layers of mixer 1"},
+      {[](ModelSpec& s) {
+         s.architecture = "lfm2";
+         s.layer_mixers = {2, 0};
+       },
+       "architecture \"lfm2\" with layers of mixer 2"},
       {[](ModelSpec& s) {
          s.architecture = "lfm2";
          s.layer_mixers = {1, 0};

@@ -130,6 +130,10 @@ LayerWeights bind_layer(const SectionBinder& section, std::uint32_t n_experts) {
   layer.mixer_out_bias = section.vector(TensorKind::kMixerOutBias);
   layer.conv_taps = section.vector(TensorKind::kConvTaps);
   layer.conv_bias = section.vector(TensorKind::kConvBias);
+  layer.scan_decay = section.vector(TensorKind::kScanDecay);
+  layer.scan_bias = section.vector(TensorKind::kScanBias);
+  layer.scan_skip = section.vector(TensorKind::kScanSkip);
+  layer.scan_norm = section.vector(TensorKind::kScanNorm);
   layer.ffn_norm = section.vector(TensorKind::kFfnNorm);
   layer.ffn_norm_bias = section.vector(TensorKind::kFfnNormBias);
   layer.ffn_sub_norm = section.vector(TensorKind::kFfnSubNorm);

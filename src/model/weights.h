@@ -50,6 +50,7 @@ struct LayerWeights {
   std::span<const float> q_bias, k_bias, v_bias, o_bias;
   std::span<const float> mixer_in_bias, mixer_out_bias;
   std::span<const float> conv_taps, conv_bias;  // [taps][channels], [channels]
+  std::span<const float> scan_decay, scan_bias, scan_skip, scan_norm;  // [heads] each, [mixer_out]
   std::span<const float> gate_bias, up_bias, down_bias;
   std::span<const float> router_bias;
   std::span<const float> attn_sinks;  // [n_heads]

@@ -222,6 +222,24 @@ struct ConvolveArgs {
   std::uint32_t n_taps = 0;
   std::span<const float> taps;  // [n_taps, n_channels], the oldest row's first
   std::span<const float> bias;  // [n_channels] or empty
+  std::optional<ActivationKind> activation;
+};
+
+// A selective scan over the rows of each sequence, Mamba-2's. With the columns x [heads][head_dim],
+// B and C [groups][n_state] of a row, d = softplus(time step + bias) and h the head's state,
+//   h[p][n] = exp(d * decay) h[p][n] + d x[p] B[n]
+//   out[p] = sum over n of h[p][n] C[n] + skip x[p]
+struct ScanArgs {
+  std::uint32_t layer = 0;  // among those with a state
+  Buffer in;                // [rows, heads * head_dim + 2 * groups * n_state]: x, B, C
+  BufferColumns time_step;  // [rows, heads]
+  Buffer out;               // [rows, heads * head_dim]
+  std::uint32_t n_heads = 0;
+  std::uint32_t head_dim = 0;
+  std::uint32_t n_state = 0;  // a multiple of 8
+  std::uint32_t n_groups = 1;
+  std::uint32_t state_at = 0;                // where the heads' states begin in that of the layer
+  std::span<const float> decay, bias, skip;  // [heads]
 };
 
 class OperatorObserver;  // operator_observer.h
@@ -293,6 +311,11 @@ class Backend : public SubmittedWork {
   // The state behind the pass then has the last n_taps - 1 rows of each sequence, oldest first.
   // Requires  attach_states()
   virtual void convolve(const ConvolveArgs& args) = 0;
+  // Requires  attach_states()
+  virtual void scan(const ScanArgs& args) = 0;
+  // Columns of `gate` become activation(gate) * by.
+  virtual void gate(BufferColumns gate, BufferColumns by, std::uint32_t n_cols,
+                    ActivationKind activation) = 0;
   // Row i of `to` becomes row rows[i] of `from`, and row rows[i] of `to` gains factors[i] times row
   // first + i of `from`, which is scaled in place: the rows of an expert. Requires  buffers of
   // equal widths; rows ascend

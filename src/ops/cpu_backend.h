@@ -76,6 +76,9 @@ class CpuBackend final : public Backend {
   void clear(Buffer x) override;
   void multiply(BufferColumns to, BufferColumns by, std::uint32_t n_cols) override;
   void convolve(const ConvolveArgs& args) override;
+  void scan(const ScanArgs& args) override;
+  void gate(BufferColumns gate, BufferColumns by, std::uint32_t n_cols,
+            ActivationKind activation) override;
   void gather_rows(Buffer from, Buffer to, std::span<const std::uint32_t> rows) override;
   void add_to_rows(Buffer to, Buffer from, std::uint32_t first, std::span<const std::uint32_t> rows,
                    std::span<const float> factors) override;
@@ -274,6 +277,7 @@ class CpuBackend final : public Backend {
   void attend_h2o_eviction_rows(const SparseLayer& layer);
   std::uint32_t end_of_part(std::uint32_t first, std::uint32_t end_slot) const noexcept;
   std::uint64_t n_attended(const Row& row) const noexcept;
+  void scan_head(const ScanArgs& args, std::uint32_t head);
   void keep_last_rows(const ConvolveArgs& args, std::uint32_t first, std::uint32_t end);
   void count_sparse_attention(OperatorTimes& times) const noexcept;
 

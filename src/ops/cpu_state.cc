@@ -6,11 +6,39 @@
 // how a text is cut into passes.
 
 #include <algorithm>
+#include <cmath>
 
 #include "base/check.h"
+#include "kernels/math/math.h"
 #include "ops/cpu_backend.h"
 
 namespace qsf {
+namespace {
+
+constexpr std::uint32_t kScanLanes = 8;
+
+// log(1 + exp(x)). Where 1 + u has lost what u has, its logarithm is u.
+float softplus(float x) noexcept {
+  const double u = static_cast<double>(kernels::exp_f32(-std::fabs(x)));
+  const double log1p = u < 0x1p-26 ? u : kernels::log_f64(1.0 + u);
+  return std::max(x, 0.0F) + static_cast<float>(log1p);
+}
+
+// h = decay before + x b; returns the sum of h c, in lanes that are added in one order.
+float scan_column(float decay, float x, const float* b, const float* c, std::uint32_t n_state,
+                  const float* before, float* h) noexcept {
+  float sums[kScanLanes] = {};
+  for (std::uint32_t n = 0; n < n_state; n += kScanLanes) {
+    for (std::uint32_t lane = 0; lane < kScanLanes; ++lane) {
+      const float value = decay * before[n + lane] + x * b[n + lane];
+      h[n + lane] = value;
+      sums[lane] += value * c[n + lane];
+    }
+  }
+  return ((sums[0] + sums[4]) + (sums[2] + sums[6])) + ((sums[1] + sums[5]) + (sums[3] + sums[7]));
+}
+
+}  // namespace
 
 void CpuBackend::multiply(BufferColumns to, BufferColumns by, std::uint32_t n_cols) {
   const Observation observed(*this, OperatorKind::kState, by.buffer, to.buffer,
@@ -63,11 +91,72 @@ void CpuBackend::convolve(const ConvolveArgs& args) {
       if (!args.bias.empty()) {
         kernels_.elementwise.add_in_place(y + at, args.bias.data() + at, width);
       }
+      if (args.activation.has_value()) activate(*args.activation, y + at, width);
     }
   });
   for (std::uint32_t first = 0, end = 0; first < n_rows; first = end) {
     while (end < n_rows && rows_[end].sequence == rows_[first].sequence) ++end;
     keep_last_rows(args, first, end);
+  }
+}
+
+void CpuBackend::gate(BufferColumns gate, BufferColumns by, std::uint32_t n_cols,
+                      ActivationKind activation) {
+  const Observation observed(*this, OperatorKind::kState, by.buffer, gate.buffer,
+                             kernels_.activation.name);
+  const OperatorTimer timer(profile_[OperatorKind::kState]);
+  const Matrix& out = matrix(gate.buffer);
+  const Matrix& factors = matrix(by.buffer);
+  QSF_DCHECK(gate.first + n_cols <= out.n_cols && by.first + n_cols <= factors.n_cols);
+  activation_rows_.invalidate(gate.buffer.id);
+  for_rows(static_cast<std::uint32_t>(rows_.size()), [&](std::uint32_t row) {
+    activate_mul(activation, out.row(row) + gate.first, factors.row(row) + by.first, n_cols);
+  });
+}
+
+// A head's state stays in a cache while all rows pass it, so prompts need no form of their own.
+void CpuBackend::scan(const ScanArgs& args) {
+  const Observation observed(*this, OperatorKind::kState, args.in, args.out, {});
+  const OperatorTimer timer(profile_[OperatorKind::kState]);
+  QSF_CHECK(states_ != nullptr);
+  QSF_DCHECK(args.n_state % kScanLanes == 0 && args.n_heads % args.n_groups == 0);
+  QSF_DCHECK(states_->shape().layer_size >=
+             args.state_at + args.n_heads * args.head_dim * args.n_state);
+  activation_rows_.invalidate(args.out.id);
+  pool_.parallel_for(args.n_heads, 1, [&](std::size_t begin, std::size_t end, unsigned) {
+    for (std::size_t head = begin; head < end; ++head) {
+      scan_head(args, static_cast<std::uint32_t>(head));
+    }
+  });
+}
+
+void CpuBackend::scan_head(const ScanArgs& args, std::uint32_t head) {
+  const Matrix& in = matrix(args.in);
+  const Matrix& out = matrix(args.out);
+  const Matrix& steps = matrix(args.time_step.buffer);
+  const std::uint32_t group = head / (args.n_heads / args.n_groups);
+  const std::size_t n_inner = std::size_t{args.n_heads} * args.head_dim;
+  const std::size_t n_values = std::size_t{args.head_dim} * args.n_state;
+  const std::size_t at = args.state_at + head * n_values;
+  const float* before = nullptr;
+  float* state = nullptr;
+  for (std::size_t row = 0; row < rows_.size(); ++row) {
+    if (row == 0 || rows_[row].sequence != rows_[row - 1].sequence) {
+      before = states_->before(rows_[row].sequence, args.layer).data() + at;
+      state = states_->after(rows_[row].sequence, args.layer).data() + at;
+    }
+    const float* const x = in.row(row) + std::size_t{head} * args.head_dim;
+    const float* const b = in.row(row) + n_inner + std::size_t{group} * args.n_state;
+    const float* const c = b + std::size_t{args.n_groups} * args.n_state;
+    float* const y = out.row(row) + std::size_t{head} * args.head_dim;
+    const float step = softplus(steps.row(row)[args.time_step.first + head] + args.bias[head]);
+    const float decay = kernels::exp_f32(step * args.decay[head]);
+    for (std::uint32_t p = 0; p < args.head_dim; ++p) {
+      const std::size_t column = std::size_t{p} * args.n_state;
+      y[p] = scan_column(decay, step * x[p], b, c, args.n_state, before + column, state + column) +
+             args.skip[head] * x[p];
+    }
+    before = state;
   }
 }
 

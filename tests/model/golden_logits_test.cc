@@ -117,7 +117,9 @@ const char* const kModels[] = {"gpt2",
                                "phimoe_long_scale",
                                "phimoe_short",
                                "lfm2",
-                               "lfm2_types"};
+                               "lfm2_types",
+                               "granite4h",
+                               "granite4h_experts"};
 
 fs::path golden_folder() {
   return fs::path(QSF_SOURCE_DIR) / "testdata/golden";
@@ -447,6 +449,10 @@ class ConfigFaults {
   static double wrong_theta(double theta) { return theta >= 1e6 ? 1e4 : 1.1 * theta; }
 
   void add_rope() {
+    if (family_ == "granitemoehybrid" && config_["position_embedding_type"] != "rope") {
+      add("position_embedding_type", "rope");
+      return;
+    }
     for (const char* key : {"rope_theta", "rope_local_base_freq"}) {
       if (has_number(key)) add(key, wrong_theta(config_[key]));
     }

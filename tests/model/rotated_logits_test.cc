@@ -116,7 +116,9 @@ const Model kModels[] = {{"llama_mha", nullptr},
                          {"phimoe_long_scale", "LayerNorm"},
                          {"phimoe_short", "LayerNorm"},
                          {"lfm2", nullptr},
-                         {"lfm2_types", nullptr}};
+                         {"lfm2_types", nullptr},
+                         {"granite4h", nullptr},
+                         {"granite4h_experts", nullptr}};
 
 fs::path golden_folder() {
   return fs::path(QSF_SOURCE_DIR) / "testdata/golden";

@@ -94,6 +94,25 @@ void make_olmoe(ModelSpec& spec) {
   set_experts(64, 8, spec.ffn, spec);
 }
 
+// One layer in ten attends.
+void make_granite4_h(ModelSpec& spec) {
+  for (std::uint32_t layer = 0; layer < spec.n_layers; ++layer) {
+    const bool attends = layer % 10 == std::min(5U, spec.n_layers - 1);
+    const LayerMixer mixer = attends ? LayerMixer::kAttention : LayerMixer::kMamba2;
+    spec.layer_mixers.push_back(static_cast<std::uint32_t>(mixer));
+  }
+  spec.layer_rope.assign(spec.n_layers, static_cast<std::uint32_t>(LayerRope::kNone));
+  spec.tied_head = true;
+  spec.conv_taps = 4;
+  spec.mixer_heads = spec.mixer_head_dim = 64;
+  spec.mixer_state = 128;
+  spec.mixer_groups = 1;
+  spec.embedding_scale = 12.0F;
+  spec.residual_scale = 0.22F;
+  spec.attention_scale = 1.0F / 64.0F;
+  spec.logit_scale = 0.125F;
+}
+
 // name, architecture, layers, hidden, FFN, heads, KV heads, vocabulary, positions, int8 rows, the
 // rest of the family, type of experts
 constexpr RandomShape kShapes[] = {
@@ -110,6 +129,8 @@ constexpr RandomShape kShapes[] = {
     {"smollm3-3b", "smollm3", 36, 2048, 11008, 16, 4, 128256, 65536, false, make_smollm3},
     {"olmoe-7b", "olmoe", 16, 2048, 1024, 16, 16, 50304, 4096, false, make_olmoe},
     {"qwen3-30b-a3b", "qwen3moe", 48, 2048, 6144, 32, 4, 151936, 40960, false, make_qwen3moe},
+    {"granite4-h-micro", "granitehybrid", 40, 2048, 8192, 32, 8, 100352, 131072, false,
+     make_granite4_h},
     {"gpt-oss-20b", "gpt-oss", 24, 2880, 2880, 64, 8, 201088, 131072, false, make_gpt_oss,
      QuantType::kMxfp4},
     {"mixtral-8x7b", "mixtral", 32, 4096, 14336, 32, 8, 32000, 32768, false, make_mixtral},
@@ -205,16 +226,21 @@ TokenizerData byte_tokenizer(std::uint32_t n_vocab) {
   return data;
 }
 
-bool is_gain(TensorKind kind) noexcept {
+// The value of every element of a vector: states of scans fade, and little else has an effect.
+float vector_value(TensorKind kind) noexcept {
   switch (kind) {
+    case TensorKind::kScanDecay: return -1.0F;
+    case TensorKind::kConvTaps:
+    case TensorKind::kScanSkip:
+    case TensorKind::kScanNorm:
     case TensorKind::kAttnNorm:
     case TensorKind::kFfnNorm:
     case TensorKind::kQNorm:
     case TensorKind::kKNorm:
     case TensorKind::kAttnPostNorm:
     case TensorKind::kFfnPostNorm:
-    case TensorKind::kFinalNorm: return true;
-    default: return false;
+    case TensorKind::kFinalNorm: return 1.0F;
+    default: return 0.0F;
   }
 }
 
@@ -300,7 +326,7 @@ Result<std::vector<TensorInfo>> RandomModelWriter::tensors(SectionKind section,
   const TensorTable& table = tensor_table(spec_.architecture);
   std::vector<TensorPlace> places;
   for (const TensorPlace& place : section == SectionKind::kEmbedding ? table.embedding
-                                  : section == SectionKind::kLayer   ? table.layer
+                                  : section == SectionKind::kLayer   ? table.places_of(spec_, layer)
                                                                      : table.final) {
     if (is_present(place.presence, layer)) places.push_back(place);
   }
@@ -335,8 +361,8 @@ Status RandomModelWriter::write_section(SectionKind section, std::uint32_t layer
         if (infos[i].rows != 1) continue;
         done_weights_ += infos[i].cols;
         const std::uint64_t offset = one_row_offset(infos, i);
-        for (std::uint32_t c = 0; c < infos[i].cols && is_gain(infos[i].kind); ++c) {
-          store_le(MutableByteSpan(tile_), offset + 4U * c, 1.0F);
+        for (std::uint32_t c = 0; c < infos[i].cols; ++c) {
+          store_le(MutableByteSpan(tile_), offset + 4U * c, vector_value(infos[i].kind));
         }
       }
     } else {

@@ -233,6 +233,36 @@ Status finish_granitemoe(const GgufFile& file, GgufFields& fields, ModelSpec& sp
   return read_experts(fields, true, spec);
 }
 
+// A value for each head is called the rank of time steps.
+Status read_scan(GgufFields& fields, ModelSpec& spec) {
+  spec.mixer_heads = fields.u32("ssm.time_step_rank", 1, 1024);
+  spec.mixer_state = fields.u32("ssm.state_size", 1, 1024);
+  spec.conv_taps = fields.u32("ssm.conv_kernel", 2, 16);
+  const std::uint32_t inner = fields.u32("ssm.inner_size", 1, 1U << 18);
+  QSF_RETURN_IF_ERROR(fields.status());
+  spec.mixer_groups = fields.u32("ssm.group_count", 1, spec.mixer_heads);
+  spec.mixer_head_dim = inner / spec.mixer_heads;
+  QSF_RETURN_IF_ERROR(fields.status());
+  if (inner % spec.mixer_heads == 0) return ok_status();
+  return corrupt("GGUF: ssm.inner_size is %u, expected a multiple of the %u heads", inner,
+                 spec.mixer_heads);
+}
+
+bool has_hybrid_experts(const GgufFile& file) {
+  const auto count = file.keys().get_unsigned("granitehybrid.expert_count");
+  return count.has_value() && count->value_or(0) != 0;
+}
+
+Status finish_granitehybrid(const GgufFile& file, GgufFields& fields, ModelSpec& spec) {
+  if (spec.has_state()) QSF_RETURN_IF_ERROR(read_scan(fields, spec));
+  return finish_granite(file, fields, spec);
+}
+
+Status finish_granitemoehybrid(const GgufFile& file, GgufFields& fields, ModelSpec& spec) {
+  if (spec.has_state()) QSF_RETURN_IF_ERROR(read_scan(fields, spec));
+  return finish_granitemoe(file, fields, spec);
+}
+
 // No key says that YaRN's bounds are no whole pairs.
 Status finish_gpt_oss(const GgufFile&, GgufFields& fields, ModelSpec& spec) {
   spec.rope.truncate = spec.rope.scaling != RopeScaling::kYarn;
@@ -324,6 +354,16 @@ constexpr GgufKindName kFalconTwoNormNames[] = {{TensorKind::kAttnNorm, "attn_no
 
 // What follows attention is the norm before the FFN here.
 constexpr GgufKindName kLateFfnNormNames[] = {{TensorKind::kFfnNorm, "post_attention_norm.weight"}};
+constexpr GgufKindName kScanNames[] = {{TensorKind::kMixerIn, "ssm_in.weight"},
+                                       {TensorKind::kMixerInBias, "ssm_in.bias"},
+                                       {TensorKind::kConvTaps, "ssm_conv1d.weight"},
+                                       {TensorKind::kConvBias, "ssm_conv1d.bias"},
+                                       {TensorKind::kScanDecay, "ssm_a"},
+                                       {TensorKind::kScanBias, "ssm_dt.bias"},
+                                       {TensorKind::kScanSkip, "ssm_d"},
+                                       {TensorKind::kScanNorm, "ssm_norm.weight"},
+                                       {TensorKind::kMixerOut, "ssm_out.weight"},
+                                       {TensorKind::kMixerOutBias, "ssm_out.bias"}};
 // The final norm of LFM2 has the name of a norm of embeddings.
 constexpr GgufKindName kLfm2Names[] = {{TensorKind::kFinalNorm, "token_embd_norm.weight"}};
 
@@ -378,6 +418,19 @@ constexpr GgufArchitecture kGgufArchitectures[] = {
      .family = "granitemoe",
      .paired_rope = true,
      .finish = finish_granitemoe},
+    {.name = "granitehybrid",
+     .family = "granitemoehybrid",
+     .paired_rope = true,
+     .state = LayerMixer::kMamba2,
+     .finish = finish_granitemoehybrid,
+     .names = kScanNames,
+     .holds = has_hybrid_experts},
+    {.name = "granitehybrid",
+     .family = "granitehybrid",
+     .paired_rope = true,
+     .state = LayerMixer::kMamba2,
+     .finish = finish_granitehybrid,
+     .names = kScanNames},
     {.name = "phimoe", .family = "phimoe", .norm = NormType::kLayerNorm, .finish = finish_phimoe},
     {.name = "glm4moe", .family = "glm4moe", .finish = finish_glm4moe, .names = kLateFfnNormNames},
     {.name = "qwen2moe", .family = "qwen2moe", .finish = finish_qwen2moe},

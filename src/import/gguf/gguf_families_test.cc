@@ -535,5 +535,56 @@ TEST(GgufFamiliesTest, Lfm2) {
   expect_refused(wrong, StatusCode::kCorrupt, "attention.head_count_kv");
 }
 
+TEST(GgufFamiliesTest, GraniteHybrid) {
+  GgufKeys keys("granitehybrid");
+  keys.arrays["attention.head_count_kv"] = {0, 0, 2, 0, 2, 0, 0};
+  keys.numbers = {{"ssm.conv_kernel", 4},
+                  {"ssm.inner_size", 96},
+                  {"ssm.state_size", 16},
+                  {"ssm.time_step_rank", 12},
+                  {"ssm.group_count", 2},
+                  {"expert_count", 0},
+                  {"expert_shared_feed_forward_length", 80}};
+  keys.floats["logit_scale"] = 4.0F;
+  keys.booleans["rope.scaling.finetuned"] = false;
+  ModelSpec s = valid_spec(keys);
+  EXPECT_EQ(s.architecture, "granitehybrid");
+  EXPECT_THAT(s.layer_mixers, ElementsAre(2, 2, 0, 2, 0, 2, 2));
+  EXPECT_EQ(s.mixer_heads, 12U);
+  EXPECT_EQ(s.mixer_head_dim, 8U);
+  EXPECT_EQ(s.mixer_state, 16U);
+  EXPECT_EQ(s.mixer_groups, 2U);
+  EXPECT_EQ(s.conv_taps, 4U);
+  EXPECT_EQ(s.logit_scale, 0.25F);
+  EXPECT_EQ(s.layer_rope, std::vector<std::uint32_t>(7, kNone));
+  GgufKeys experts = keys;
+  experts.numbers["expert_count"] = 6;
+  experts.numbers["expert_used_count"] = 2;
+  experts.numbers["expert_shared_feed_forward_length"] = 24;
+  s = valid_spec(experts);
+  EXPECT_EQ(s.architecture, "granitemoehybrid");
+  EXPECT_EQ(s.n_experts, 6U);
+  EXPECT_EQ(s.shared_ffn, 24U);
+  EXPECT_EQ(s.mixer_heads, 12U);
+
+  for (const char* key : {"ssm.conv_kernel", "ssm.inner_size", "ssm.state_size",
+                          "ssm.time_step_rank", "ssm.group_count"}) {
+    GgufKeys wrong = keys;
+    wrong.numbers.erase(key);
+    expect_refused(wrong, StatusCode::kCorrupt, key);
+    for (const std::uint32_t value : {0U, 1U << 20}) {
+      wrong.numbers[key] = value;
+      expect_refused(wrong, StatusCode::kCorrupt, key);
+    }
+  }
+  GgufKeys wrong = keys;
+  wrong.numbers["ssm.inner_size"] = 97;
+  expect_refused(wrong, StatusCode::kCorrupt,
+                 "ssm.inner_size is 97, expected a multiple of the 12");
+  wrong = keys;
+  wrong.numbers["ssm.group_count"] = 5;
+  expect_refused(wrong, StatusCode::kInvalidArgument, "12 heads in 5 groups");
+}
+
 }  // namespace
 }  // namespace qsf

@@ -129,7 +129,14 @@ class GgufModelMapper {
     return found;
   }
 
-  // Returns whether the model has the tensor; the first layer decides for all layers.
+  // The first layer with what that layer has: attention or a state.
+  std::uint32_t first_alike(std::uint32_t layer) noexcept {
+    std::uint32_t first = 0;
+    while (spec().mixer_of(first) != spec().mixer_of(layer)) ++first;
+    return first;
+  }
+
+  // Returns whether the model has the tensor; the first layer of its kind decides for all.
   bool is_present(const TensorPlace& place, std::uint32_t layer) {
     switch (place.presence) {
       case Presence::kAlways: return true;
@@ -143,9 +150,10 @@ class GgufModelMapper {
       case Presence::kHeadNorms:
       case Presence::kAttnOutBias:
       case Presence::kMixerBias:
+      case Presence::kConvBias:
       case Presence::kFfnBias: break;
     }
-    return is_there(locate(place.kind, 0, 1).name);
+    return is_there(locate(place.kind, first_alike(layer), 1).name);
   }
 
   Status map_section(GgufModel::Section& to, std::uint32_t layer,
@@ -199,6 +207,12 @@ class GgufModelMapper {
     if (taps) {
       dims[0] = spec().conv_taps;
       dims[1] = spec().conv_channels();
+    } else if (kind == TensorKind::kScanDecay || kind == TensorKind::kScanSkip) {
+      dims[0] = 1;
+      dims[1] = shape.cols;
+    } else if (kind == TensorKind::kScanNorm) {
+      dims[0] = shape.cols / spec().mixer_groups;
+      dims[1] = spec().mixer_groups;
     }
     std::string expected = "[" + std::to_string(dims[0]);
     if (matrix || dims[1] != 1) expected += ", " + std::to_string(dims[1]);

@@ -36,7 +36,8 @@ struct HfConfig {
   bool ffn_bias = false;
   bool head_bias = false;   // of the output head, in families of which some have it
   bool head_norms = false;  // of queries and keys, in families of which some have them
-  bool mixer_bias = false;  // of layers with a state
+  bool mixer_bias = false;  // of products of layers with a state; so of their convolutions
+  bool conv_bias = false;
   // Of the table of tensors, where files name them otherwise than the architecture's others.
   std::string_view tensor_table;
   TernaryStorage ternary = TernaryStorage::kNone;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 //
-// Granite: LLaMA with four multipliers.
+// Granite: LLaMA with four multipliers. In Granite 4 some layers may scan in place of attention.
 
 #include <string>
 
@@ -28,40 +28,96 @@ Status parse_granite(ConfigFields& fields, HfConfig& config) {
   return parse_granite_scales(fields, config);
 }
 
-// Granite 4 without layers of states and without experts.
-
 namespace {
 
 constexpr std::uint32_t kMaxGraniteFfn = 1U << 24;
+constexpr std::uint32_t kMaxGraniteExperts = 1024;  // that check_supported() takes
 
-Status refuse_layers_with_states(const ConfigFields& fields, std::uint32_t n_layers) {
+// layer_types has two names for each kind, of older and newer versions of transformers. Without it
+// all layers scan.
+Status set_granite4_mixers(const ConfigFields& fields, ModelSpec& spec) {
   const char* key = "layer_types";
   const JsonValue* types = fields.find(key);
-  if (types == nullptr || !types->is_array() || types->size() != n_layers) {
-    return corrupt("%s: expected a list of %u, one a layer", key, n_layers);
+  if (types == nullptr || !types->is_array() || types->size() != spec.n_layers) {
+    return corrupt("%s: expected a list of %u, one a layer", key, spec.n_layers);
   }
   for (const JsonValue& type : types->elements()) {
-    if (type.text() == "attention" || type.text() == "full_attention") continue;
-    return unsupported("%s: %s is not supported, expected attention", key, type.shown().c_str());
+    const bool attends = type.text() == "attention" || type.text() == "full_attention";
+    if (!attends && type.text() != "mamba" && type.text() != "linear_attention") {
+      return unsupported("%s: %s is not supported, expected attention or mamba", key,
+                         type.shown().c_str());
+    }
+    const LayerMixer mixer = attends ? LayerMixer::kAttention : LayerMixer::kMamba2;
+    spec.layer_mixers.push_back(static_cast<std::uint32_t>(mixer));
   }
-  return ok_status();
+  if (!spec.has_state()) spec.layer_mixers.clear();
+  if (spec.n_attention_layers() != 0) return ok_status();
+  return unsupported("%s: no layer is attention, which is not supported", key);
+}
+
+// The limits of time steps hold in one of the two forms of the computation alone.
+Status refuse_time_step_limits(const ConfigFields& fields) {
+  const char* key = "time_step_limit";
+  const JsonValue* limits = fields.find(key);
+  if (limits == nullptr) return ok_status();
+  if (limits->is_array() && limits->size() == 2 && limits->elements()[0].number() == 0.0 &&
+      limits->elements()[1].text("__float__") == "Infinity") {
+    return ok_status();
+  }
+  return unsupported("%s: %s, expected 0 and infinity", key, limits->shown().c_str());
+}
+
+// The sizes of scans.
+Status parse_mamba2(ConfigFields& fields, HfConfig& config) {
+  ModelSpec& spec = config.spec;
+  spec.mixer_heads = fields.u32_or("mamba_n_heads", 128, 1, 1024);
+  spec.mixer_state = fields.u32_or("mamba_d_state", 256, 1, 1024);
+  spec.conv_taps = fields.u32_or("mamba_d_conv", 4, 2, 16);
+  const std::uint32_t inner = fields.u32_or("mamba_expand", 2, 1, 64) * spec.hidden;
+  config.conv_bias = fields.boolean("mamba_conv_bias", true);
+  config.mixer_bias = fields.boolean("mamba_proj_bias", false);
+  QSF_RETURN_IF_ERROR(fields.status());
+  spec.mixer_groups = fields.u32_or("mamba_n_groups", 1, 1, spec.mixer_heads);
+  spec.mixer_head_dim = inner / spec.mixer_heads;
+  const JsonValue* width = fields.find("mamba_d_head");
+  if (width != nullptr && width->text() != "auto") {
+    spec.mixer_head_dim = fields.u32_or("mamba_d_head", 0, 1, 256);
+  }
+  QSF_RETURN_IF_ERROR(fields.status());
+  if (spec.mixer_heads * spec.mixer_head_dim != inner) {
+    return corrupt("mamba_n_heads: %u of %u columns each, expected %u columns together",
+                   spec.mixer_heads, spec.mixer_head_dim, inner);
+  }
+  return refuse_time_step_limits(fields);
 }
 
 }  // namespace
 
+// The FFN of a model without experts is what is the shared expert of others.
 Status parse_granite4(ConfigFields& fields, HfConfig& config) {
   ModelSpec& spec = config.spec;
-  spec.architecture = "granite";
-  config.tensor_table = "granite4";
   QSF_RETURN_IF_ERROR(parse_decoder(fields, {}, spec));
-  QSF_RETURN_IF_ERROR(refuse_layers_with_states(fields, spec.n_layers));
-  const std::uint32_t experts = fields.u32_or("num_local_experts", 8, 0, 1U << 16);
-  spec.ffn = fields.u32_or("shared_intermediate_size", 1024, 1, kMaxGraniteFfn);
+  QSF_RETURN_IF_ERROR(set_granite4_mixers(fields, spec));
+  if (spec.has_state()) QSF_RETURN_IF_ERROR(parse_mamba2(fields, config));
+  spec.n_experts = fields.u32_or("num_local_experts", 8, 0, kMaxGraniteExperts);
+  const std::uint32_t shared = fields.u32_or("shared_intermediate_size", 1024, 1, kMaxGraniteFfn);
   const std::string positions = fields.text("position_embedding_type", "");
   QSF_RETURN_IF_ERROR(fields.status());
-  if (experts != 0) {
-    return unsupported("num_local_experts: %u are not supported in this family, expected 0",
-                       experts);
+  if (spec.n_experts != 0) {
+    if (!spec.has_state()) {
+      return unsupported("num_local_experts: %u are not supported where all layers attend",
+                         spec.n_experts);
+    }
+    spec.architecture = "granitemoehybrid";
+    spec.n_experts_used = fields.u32_or("num_experts_per_tok", 2, 1, spec.n_experts);
+    spec.expert_ffn = spec.ffn;
+    spec.shared_ffn = shared;
+    spec.expert_renormalised = true;
+  } else {
+    spec.architecture = "granite";
+    if (spec.has_state()) spec.architecture = "granitehybrid";
+    if (!spec.has_state()) config.tensor_table = "granite4";
+    spec.ffn = shared;
   }
   if (positions != "rope") {
     spec.layer_rope.assign(spec.n_layers, static_cast<std::uint32_t>(LayerRope::kNone));

@@ -88,7 +88,7 @@ Status parse_lfm2(ConfigFields& fields, HfConfig& config) {
                                     spec));
   spec.tied_head = fields.boolean("tie_embedding", spec.tied_head);
   spec.activation = Activation::kSilu;
-  config.mixer_bias = fields.boolean("conv_bias", false);
+  config.mixer_bias = config.conv_bias = fields.boolean("conv_bias", false);
   const std::uint32_t n_taps = fields.u32_or("conv_L_cache", 3, 2, 16);
   QSF_RETURN_IF_ERROR(fields.status());
   QSF_RETURN_IF_ERROR(set_lfm2_ffn(fields, spec));

@@ -99,8 +99,8 @@ TEST(HfLlamaFamiliesTest, Granite4Of3B) {
   EXPECT_EQ(parsed(json).spec.rope_of(39), LayerRope::kNone);
   json["layer_types"][7] = "full_attention";
   EXPECT_EQ(parsed(json).spec.n_layers, 40U);
-  json["layer_types"][7] = "mamba";
-  EXPECT_THAT(message_of(json), HasSubstr("layer_types: \"mamba\" is not supported"));
+  json["layer_types"][7] = "conv";
+  EXPECT_THAT(message_of(json), HasSubstr("layer_types: \"conv\" is not supported"));
   json.erase("layer_types");  // of the class: layers with states
   EXPECT_THAT(message_of(json), HasSubstr("layer_types"));
   json["layer_types"] = std::vector<std::string>(40, "attention");

@@ -174,6 +174,7 @@ class HfModelMapper {
       case Presence::kFfnBias: return config.ffn_bias;
       case Presence::kHeadNorms: return config.head_norms;
       case Presence::kMixerBias: return config.mixer_bias;
+      case Presence::kConvBias: return config.conv_bias;
       case Presence::kSequential: return !spec().parallel_block;
       case Presence::kDense: return !spec().has_experts(layer);
       case Presence::kExperts: return spec().has_experts(layer);
@@ -355,6 +356,7 @@ class HfModelMapper {
       case Storage::kPairedRope:
       case Storage::kPairedRopeOfHeads: at.paired = true; break;
       case Storage::kConvTaps: at.n_taps = spec().conv_taps; break;
+      case Storage::kDecayLog: at.decay_log = true; break;
       case Storage::kFusedGateUp:
         at.n_stored = 2 * n_outputs;
         at.first =
@@ -559,6 +561,19 @@ Status HfModel::read_rows(SectionKind kind, std::uint32_t layer, std::size_t ten
   }
   if (place.less_one) {
     for (float& gain : out) gain += 1.0F;
+  }
+  return place.decay_log ? make_decays(place, out) : ok_status();
+}
+
+// Turns logarithms into what is negated.
+Status HfModel::make_decays(const Place& place, std::span<float> out) const {
+  for (float& value : out) {
+    const float decay = static_cast<float>(-std::exp(static_cast<double>(value)));
+    if (!std::isfinite(decay)) {
+      return corrupt("%s: tensor \"%s\": exp(%g) is too large", folder_.c_str(),
+                     place.stored->name.c_str(), static_cast<double>(value));
+    }
+    value = decay;
   }
   return ok_status();
 }

@@ -62,6 +62,7 @@ class HfModel final : public ModelSource {
     const StoredTensor* scales = nullptr;  // of MXFP4, whose blocks are `stored`
     bool less_one = false;                 // stored as w - 1
     bool paired = false;                   // in the order of rotating neighbours
+    bool decay_log = false;                // the logarithm of what is negated
     std::uint32_t n_taps = 0;              // of a convolution; 0: something else
     // Ternary weights are -scale, 0 and scale. kPacked: a byte holds the codes of four outputs at a
     // distance of `run`, the first in its lowest bits. kMasters: rounded to multiples of the scale.
@@ -85,6 +86,7 @@ class HfModel final : public ModelSource {
   Status read_run(const Place& place, std::uint64_t stored_first, std::uint32_t n_inputs,
                   std::span<float> out) const;
   Status read_taps(const Place& place, std::span<float> out) const;
+  Status make_decays(const Place& place, std::span<float> out) const;
   Status make_ternary(const Place& place, std::uint64_t field, std::span<float> out) const;
 
   std::string folder_;

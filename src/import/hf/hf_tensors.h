@@ -37,6 +37,7 @@ enum class Storage : std::uint8_t {
   kMxfp4,              // stacked; blocks and scales of hf_mxfp4.h, the name is that of the blocks
   kMxfp4Pairs,         // the same, with outputs in pairs
   kConvTaps,           // [channels, 1, taps]
+  kDecayLog,           // plain, logarithms of what is negated
   kPairedRope,         // plain, but columns 2i and 2i + 1 of a head rotate together (rope_pairs.h)
   kPairedRopeOfHeads,  // the same of gains, [heads, columns of a head]
 };
@@ -49,6 +50,7 @@ enum class Presence : std::uint8_t {
   kFfnBias,
   kHeadNorms,  // as HfConfig says
   kMixerBias,
+  kConvBias,
   kSequential,  // not with ModelSpec::parallel_block
   kDense,       // layers without experts
   kExperts,     // layers with experts

@@ -79,6 +79,7 @@ NaiveModel::NaiveModel(ModelSpec spec, std::uint64_t seed) : spec_(std::move(spe
         } else {
           value = name.ends_with("bias") ? 0.3F * normal : 1.0F + 0.3F * normal;
           if (rule.kind == TensorKind::kRouterCorrection) value /= 4.0F;  // every expert is chosen
+          if (rule.kind == TensorKind::kScanDecay) value = -std::fabs(value);
         }
       }
       weights_[{section, rule.kind, rule.expert}] = std::move(values);
@@ -279,7 +280,6 @@ NaiveModel::Row NaiveModel::attend_cache(Row q, const std::vector<Row>& keys,
 std::vector<NaiveModel::Row> NaiveModel::short_conv(std::uint32_t section,
                                                     const std::vector<Row>& rows) const {
   using enum TensorKind;
-  if (spec_.mixer_of(section - 1) != LayerMixer::kShortConv) return {};
   const std::size_t n = spec_.hidden;
   const Weights& taps = weights(section, kConvTaps);
   const Weights& bias = weights(section, kConvBias);
@@ -296,6 +296,58 @@ std::vector<NaiveModel::Row> NaiveModel::short_conv(std::uint32_t section,
         y[c] += taps[tap * n + c] * gated[gated.size() - 1 - back][c];
       }
       y[c] = (y[c] + (bias.empty() ? 0.0F : bias[c])) * parts[n + c];
+    }
+    out.push_back(product(section, kMixerOut, kMixerOutBias, y));
+  }
+  return out;
+}
+
+std::vector<NaiveModel::Row> NaiveModel::mamba2(std::uint32_t section,
+                                                const std::vector<Row>& rows) const {
+  using enum TensorKind;
+  const std::size_t n_inner = spec_.mixer_out();
+  const std::size_t n_channels = spec_.conv_channels();
+  const std::size_t n_state = spec_.mixer_state;
+  const Weights& taps = weights(section, kConvTaps);
+  const Weights& conv_bias = weights(section, kConvBias);
+  const Weights& gain = weights(section, kScanNorm);
+  std::vector<Row> parts;
+  std::vector<double> h(n_inner * n_state);
+  std::vector<Row> out;
+  for (const Row& row : rows) {
+    parts.push_back(product(section, kMixerIn, kMixerInBias, row));  // z, the convolution's, t
+    Row v(n_channels);                                               // x, B, C
+    for (std::size_t c = 0; c < n_channels; ++c) {
+      for (std::size_t back = 0; back < spec_.conv_taps && back < parts.size(); ++back) {
+        const std::size_t tap = spec_.conv_taps - 1 - back;
+        v[c] += taps[tap * n_channels + c] * parts[parts.size() - 1 - back][n_inner + c];
+      }
+      v[c] = activated(Activation::kSilu, v[c] + (conv_bias.empty() ? 0.0F : conv_bias[c]));
+    }
+    Row y(n_inner);
+    for (std::size_t i = 0; i < n_inner; ++i) {
+      const std::size_t head = i / spec_.mixer_head_dim;
+      const std::size_t group = head / (spec_.mixer_heads / spec_.mixer_groups);
+      const double t =
+          parts.back()[n_inner + n_channels + head] + weights(section, kScanBias)[head];
+      const double step = std::log1p(std::exp(t));
+      const double decay = std::exp(step * weights(section, kScanDecay)[head]);
+      y[i] = weights(section, kScanSkip)[head] * v[i];
+      for (std::size_t n = 0; n < n_state; ++n) {
+        const std::size_t at = n_inner + group * n_state + n;
+        double& value = h[i * n_state + n];
+        value = decay * value + step * v[i] * v[at];
+        y[i] += value * v[at + spec_.mixer_groups * n_state];
+      }
+      y[i] *= activated(Activation::kSilu, parts.back()[i]);
+    }
+    const std::size_t width = n_inner / spec_.mixer_groups;
+    for (std::size_t first = 0; first < n_inner; first += width) {
+      double mean = 0;
+      for (std::size_t i = first; i < first + width; ++i) mean += y[i] * y[i] / width;
+      for (std::size_t i = first; i < first + width; ++i) {
+        y[i] *= gain[i] / std::sqrt(mean + spec_.norm_epsilon);
+      }
     }
     out.push_back(product(section, kMixerOut, kMixerOutBias, y));
   }
@@ -470,7 +522,9 @@ std::vector<std::vector<double>> NaiveModel::logits(
       keys.push_back(k);
       values.push_back(std::move(v));
     }
-    std::vector<Row> mixed = short_conv(layer, inputs);
+    std::vector<Row> mixed;
+    if (spec_.mixer_of(layer - 1) == LayerMixer::kShortConv) mixed = short_conv(layer, inputs);
+    if (spec_.mixer_of(layer - 1) == LayerMixer::kMamba2) mixed = mamba2(layer, inputs);
     for (std::size_t position = 0; position < rows.size(); ++position) {
       Row& x = rows[position];
       const auto behind = [&](const Row& y, TensorKind gain) {

@@ -82,6 +82,7 @@ class NaiveModel {
                    std::uint32_t layer, std::uint32_t context, const Cache& cache) const;
   // What a layer with a state gives for rows that were normed; nothing where it attends.
   std::vector<Row> short_conv(std::uint32_t section, const std::vector<Row>& rows) const;
+  std::vector<Row> mamba2(std::uint32_t section, const std::vector<Row>& rows) const;
   Row embedded(std::uint32_t token, std::size_t position) const;
   Row scaled(Row y) const;  // by the residual scale
   Row ffn(std::uint32_t section, const Row& x) const;

@@ -177,6 +177,15 @@ void DeferredBackend::convolve(const ConvolveArgs& args) {
   submit([this, args] { cpu_.convolve(args); });
 }
 
+void DeferredBackend::scan(const ScanArgs& args) {
+  submit([this, args] { cpu_.scan(args); });
+}
+
+void DeferredBackend::gate(BufferColumns gate, BufferColumns by, std::uint32_t n_cols,
+                           ActivationKind activation) {
+  submit([this, gate, by, n_cols, activation] { cpu_.gate(gate, by, n_cols, activation); });
+}
+
 void DeferredBackend::gather_rows(Buffer from, Buffer to, std::span<const std::uint32_t> rows) {
   submit([this, from, to, copy = std::vector<std::uint32_t>(rows.begin(), rows.end())] {
     cpu_.gather_rows(from, to, copy);

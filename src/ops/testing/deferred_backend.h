@@ -102,6 +102,9 @@ class DeferredBackend final : public Backend {
   void clear(Buffer x) override;
   void multiply(BufferColumns to, BufferColumns by, std::uint32_t n_cols) override;
   void convolve(const ConvolveArgs& args) override;
+  void scan(const ScanArgs& args) override;
+  void gate(BufferColumns gate, BufferColumns by, std::uint32_t n_cols,
+            ActivationKind activation) override;
   void gather_rows(Buffer from, Buffer to, std::span<const std::uint32_t> rows) override;
   void add_to_rows(Buffer to, Buffer from, std::uint32_t first, std::span<const std::uint32_t> rows,
                    std::span<const float> factors) override;

@@ -1,0 +1,77 @@
+// SPDX-License-Identifier: MIT
+//
+// Graphs of which some layers have a state for the decoder's tests, as changes of a plain LLaMA's
+// spec of two layers: short convolutions, scans.
+
+#ifndef QSF_MODEL_TESTING_STATE_GRAPHS_H_
+#define QSF_MODEL_TESTING_STATE_GRAPHS_H_
+
+#include "format/model_spec.h"
+
+namespace qsf::testing_support {
+
+struct StateGraph {
+  const char* name;
+  void (*change)(ModelSpec&);
+  std::uint32_t context = 32;  // what the model is opened for
+};
+
+inline void set_granite_hybrid(ModelSpec& s) {
+  s.architecture = "granitehybrid";
+  s.n_layers = 4;
+  s.layer_mixers = {2, 2, 0, 2};
+  s.conv_taps = 4;
+  s.mixer_heads = 6;
+  s.mixer_head_dim = 5;
+  s.mixer_state = 16;
+  s.mixer_groups = 1;
+  s.layer_rope = {0, 0, 0, 0};
+  s.embedding_scale = 3.0F;
+  s.attention_scale = 0.2F;
+  s.residual_scale = 0.4F;
+  s.logit_scale = 0.25F;
+  s.tied_head = true;
+}
+
+inline constexpr StateGraph kStateGraphs[] = {
+    {"lfm2",
+     [](ModelSpec& s) {
+       s.architecture = "lfm2";
+       s.layer_mixers = {1, 0};
+       s.conv_taps = 3;
+       s.tied_head = true;
+     }},
+    {"lfm2_longer",
+     [](ModelSpec& s) {
+       s.architecture = "lfm2";
+       s.layer_mixers = {0, 1};
+       s.conv_taps = 5;
+     }},
+    {"granite_hybrid", set_granite_hybrid},
+    {"granite_hybrid_groups",
+     [](ModelSpec& s) {
+       s.architecture = "granitehybrid";
+       s.n_layers = 3;
+       s.layer_mixers = {2, 0, 2};
+       s.conv_taps = 3;
+       s.mixer_heads = 6;
+       s.mixer_head_dim = 4;
+       s.mixer_state = 8;
+       s.mixer_groups = 3;
+     }},
+    {"granite_hybrid_experts",
+     [](ModelSpec& s) {
+       set_granite_hybrid(s);
+       s.architecture = "granitemoehybrid";
+       s.layer_mixers = {0, 2, 2, 0};
+       s.n_experts = 4;
+       s.n_experts_used = 2;
+       s.expert_ffn = 20;
+       s.expert_renormalised = true;
+       s.shared_ffn = 28;
+     }},
+};
+
+}  // namespace qsf::testing_support
+
+#endif  // QSF_MODEL_TESTING_STATE_GRAPHS_H_
