@@ -524,10 +524,11 @@ SEEDED_MODELS = {
         granite4h_config(47, ["mamba", "mamba", "attention", "mamba"],
                          position_embedding_type="nope", rope_theta=10000), {"seed": 203}),
     "granite4h_experts": (
-        granite4h_config(44, ["linear_attention", "full_attention"] * 2, attention_bias=True,
+        granite4h_config(44, ["full_attention", "linear_attention"] * 2, attention_bias=True,
                          hidden_size=32, intermediate_size=16, shared_intermediate_size=20,
                          num_local_experts=5, num_experts_per_tok=2, mamba_conv_bias=False,
                          mamba_d_conv=3, mamba_d_head="auto", mamba_d_state=8, mamba_n_groups=2,
-                         mamba_n_heads=8, mamba_proj_bias=True, tie_word_embeddings=False),
+                         mamba_n_heads=8, mamba_proj_bias=True, rope_theta=10000,
+                         tie_word_embeddings=False),
         {"seed": 204}),
 }

@@ -143,15 +143,14 @@ Status check_scans(const ModelSpec& s) {
   for (const Range& r :
        {Range{"heads of scans", s.mixer_heads, least, scans ? 1024U : 0U},
         Range{"columns of a scan's head", s.mixer_head_dim, least, scans ? 256U : 0U},
-        Range{"state of a scan", s.mixer_state, 8 * least, scans ? 1024U : 0U},
+        Range{"state of a scan", s.mixer_state, least, scans ? 1024U : 0U},
         Range{"groups of scans", s.mixer_groups, least, s.mixer_heads}}) {
     QSF_RETURN_IF_ERROR(check_range(r));
   }
   if (!scans) return ok_status();
-  if (s.mixer_heads % s.mixer_groups != 0 || s.mixer_state % 8 != 0) {
-    return invalid_argument(
-        "scans: %u heads in %u groups with states of %u, expected equal groups and a multiple of 8",
-        s.mixer_heads, s.mixer_groups, s.mixer_state);
+  if (s.mixer_heads % s.mixer_groups != 0) {
+    return invalid_argument("groups of scans: %u, expected a divisor of the %u heads",
+                            s.mixer_groups, s.mixer_heads);
   }
   if (std::ranges::find(s.layer_mixers, static_cast<std::uint32_t>(LayerMixer::kShortConv)) !=
       s.layer_mixers.end()) {

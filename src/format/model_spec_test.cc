@@ -279,8 +279,7 @@ TEST(ModelSpecTest, RefusesScansOutOfRange) {
       [](ModelSpec& s) { s.mixer_head_dim = 0; },
       [](ModelSpec& s) { s.mixer_head_dim = 257; },
       [](ModelSpec& s) { s.mixer_state = 0; },
-      [](ModelSpec& s) { s.mixer_state = 12; },
-      [](ModelSpec& s) { s.mixer_state = 1032; },
+      [](ModelSpec& s) { s.mixer_state = 1025; },
       [](ModelSpec& s) { s.mixer_groups = 0; },
       [](ModelSpec& s) { s.mixer_groups = 4; },  // does not divide 6
       [](ModelSpec& s) { s.mixer_groups = 12; },

@@ -36,6 +36,7 @@ KernelSet make_set(Isa best) noexcept {
           .attend_query_tile_decode = first_covered(attend_query_tile_decode_kernels(), best),
           .convert = first_covered(convert_kernels(), best),
           .sample = first_covered(sample_kernels(), best),
+          .scan = first_covered(scan_kernels(), best),
           .quantise = first_covered(quantise_kernels(), best),
           .kv_rows = first_covered(kv_row_kernels(), best)};
 }
@@ -94,7 +95,7 @@ std::string kernel_set_names(const KernelSet& set) {
   append_line(&text, "attend query tile decode", set.attend_query_tile_decode.name);
   for (const char* name :
        {set.norm.name, set.rope.name, set.activation.name, set.elementwise.name, set.softmax.name,
-        set.convert.name, set.sample.name, set.quantise.name, set.kv_rows.name}) {
+        set.convert.name, set.sample.name, set.scan.name, set.quantise.name, set.kv_rows.name}) {
     const std::string_view whole = name;
     append_line(&text, whole.substr(0, whole.rfind('_')), whole);
   }

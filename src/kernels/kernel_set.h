@@ -18,6 +18,7 @@
 #include "kernels/quantise/quantise.h"
 #include "kernels/rope/rope.h"
 #include "kernels/sample/sample.h"
+#include "kernels/scan/scan.h"
 #include "kernels/softmax/softmax.h"
 #include "kernels/tier.h"
 
@@ -36,6 +37,7 @@ struct KernelSet {
   AttendQueryTileKernel attend_query_tile_decode;
   ConvertKernels convert;
   SampleKernels sample;
+  ScanKernels scan;
   QuantiseKernels quantise;
   KvRowKernels kv_rows;
 

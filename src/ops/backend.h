@@ -227,8 +227,8 @@ struct ConvolveArgs {
 
 // A selective scan over the rows of each sequence, Mamba-2's. With the columns x [heads][head_dim],
 // B and C [groups][n_state] of a row, d = softplus(time step + bias) and h the head's state,
-//   h[p][n] = exp(d * decay) h[p][n] + d x[p] B[n]
-//   out[p] = sum over n of h[p][n] C[n] + skip x[p]
+//   h[n][p] = exp(d * decay) h[n][p] + d x[p] B[n]
+//   out[p] = skip x[p] + sum over n of h[n][p] C[n]
 struct ScanArgs {
   std::uint32_t layer = 0;  // among those with a state
   Buffer in;                // [rows, heads * head_dim + 2 * groups * n_state]: x, B, C
@@ -236,7 +236,7 @@ struct ScanArgs {
   Buffer out;               // [rows, heads * head_dim]
   std::uint32_t n_heads = 0;
   std::uint32_t head_dim = 0;
-  std::uint32_t n_state = 0;  // a multiple of 8
+  std::uint32_t n_state = 0;
   std::uint32_t n_groups = 1;
   std::uint32_t state_at = 0;                // where the heads' states begin in that of the layer
   std::span<const float> decay, bias, skip;  // [heads]

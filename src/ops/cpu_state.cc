@@ -15,27 +15,11 @@
 namespace qsf {
 namespace {
 
-constexpr std::uint32_t kScanLanes = 8;
-
 // log(1 + exp(x)). Where 1 + u has lost what u has, its logarithm is u.
 float softplus(float x) noexcept {
   const double u = static_cast<double>(kernels::exp_f32(-std::fabs(x)));
   const double log1p = u < 0x1p-26 ? u : kernels::log_f64(1.0 + u);
   return std::max(x, 0.0F) + static_cast<float>(log1p);
-}
-
-// h = decay before + x b; returns the sum of h c, in lanes that are added in one order.
-float scan_column(float decay, float x, const float* b, const float* c, std::uint32_t n_state,
-                  const float* before, float* h) noexcept {
-  float sums[kScanLanes] = {};
-  for (std::uint32_t n = 0; n < n_state; n += kScanLanes) {
-    for (std::uint32_t lane = 0; lane < kScanLanes; ++lane) {
-      const float value = decay * before[n + lane] + x * b[n + lane];
-      h[n + lane] = value;
-      sums[lane] += value * c[n + lane];
-    }
-  }
-  return ((sums[0] + sums[4]) + (sums[2] + sums[6])) + ((sums[1] + sums[5]) + (sums[3] + sums[7]));
 }
 
 }  // namespace
@@ -116,10 +100,10 @@ void CpuBackend::gate(BufferColumns gate, BufferColumns by, std::uint32_t n_cols
 
 // A head's state stays in a cache while all rows pass it, so prompts need no form of their own.
 void CpuBackend::scan(const ScanArgs& args) {
-  const Observation observed(*this, OperatorKind::kState, args.in, args.out, {});
+  const Observation observed(*this, OperatorKind::kState, args.in, args.out, kernels_.scan.name);
   const OperatorTimer timer(profile_[OperatorKind::kState]);
   QSF_CHECK(states_ != nullptr);
-  QSF_DCHECK(args.n_state % kScanLanes == 0 && args.n_heads % args.n_groups == 0);
+  QSF_DCHECK(args.n_heads % args.n_groups == 0);
   QSF_DCHECK(states_->shape().layer_size >=
              args.state_at + args.n_heads * args.head_dim * args.n_state);
   activation_rows_.invalidate(args.out.id);
@@ -147,15 +131,18 @@ void CpuBackend::scan_head(const ScanArgs& args, std::uint32_t head) {
     }
     const float* const x = in.row(row) + std::size_t{head} * args.head_dim;
     const float* const b = in.row(row) + n_inner + std::size_t{group} * args.n_state;
-    const float* const c = b + std::size_t{args.n_groups} * args.n_state;
-    float* const y = out.row(row) + std::size_t{head} * args.head_dim;
     const float step = softplus(steps.row(row)[args.time_step.first + head] + args.bias[head]);
-    const float decay = kernels::exp_f32(step * args.decay[head]);
-    for (std::uint32_t p = 0; p < args.head_dim; ++p) {
-      const std::size_t column = std::size_t{p} * args.n_state;
-      y[p] = scan_column(decay, step * x[p], b, c, args.n_state, before + column, state + column) +
-             args.skip[head] * x[p];
-    }
+    kernels_.scan.take_step({.x = x,
+                             .b = b,
+                             .c = b + std::size_t{args.n_groups} * args.n_state,
+                             .before = before,
+                             .after = state,
+                             .y = out.row(row) + std::size_t{head} * args.head_dim,
+                             .decay = kernels::exp_f32(step * args.decay[head]),
+                             .step = step,
+                             .skip = args.skip[head],
+                             .n_cols = args.head_dim,
+                             .n_state = args.n_state});
     before = state;
   }
 }

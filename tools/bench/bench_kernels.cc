@@ -17,6 +17,7 @@
 #include "kernels/quantise/quantise.h"
 #include "kernels/rope/rope.h"
 #include "kernels/sample/sample.h"
+#include "kernels/scan/scan.h"
 #include "kernels/softmax/softmax.h"
 #include "platform/clock.h"
 #include "platform/threads.h"
@@ -79,6 +80,29 @@ void bench_elementwise(Rows& rows, KernelBench& bench) {
                   [&] { k.add(rows.a.data(), rows.b.data(), rows.out.data(), kValues); });
     bench.measure(k.name, row_text("mul"), 3 * kRowBytes, 0.0,
                   [&] { k.mul(rows.a.data(), rows.b.data(), rows.out.data(), kValues); });
+  }
+}
+
+// A head of 64 columns with a state of 128 values each.
+void bench_scans(Rows& rows, KernelBench& bench) {
+  constexpr std::uint32_t kCols = 64;
+  constexpr std::uint32_t kState = 128;
+  std::vector<float> state(std::size_t{kCols} * kState);
+  for (const auto& k : qsf::kernels::scan_kernels()) {
+    if (!bench.wants(k.name, k.isa)) continue;
+    const qsf::kernels::ScanStep step = {.x = rows.a.data(),
+                                         .b = rows.b.data(),
+                                         .c = rows.b.data() + kState,
+                                         .before = state.data(),
+                                         .after = state.data(),
+                                         .y = rows.out.data(),
+                                         .decay = 0.5F,
+                                         .step = 0.5F,
+                                         .skip = 1.0F,
+                                         .n_cols = kCols,
+                                         .n_state = kState};
+    bench.measure(k.name, "step of a head of 64 x 128", 2.0 * sizeof(float) * kCols * kState, 0.0,
+                  [&] { k.take_step(step); });
   }
 }
 
@@ -161,6 +185,7 @@ void bench_small_kernels(KernelBench& bench) {
   bench_norms(rows, bench);
   bench_activations(rows, bench);
   bench_elementwise(rows, bench);
+  bench_scans(rows, bench);
   bench_softmax(rows, bench);
   bench_conversions(rows, bench);
   bench_rotations(rows, bench);

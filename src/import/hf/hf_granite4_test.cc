@@ -133,7 +133,7 @@ TEST(HfGranite4Test, RefusesWhatItDoesNotRun) {
       {"mamba_n_heads", 0},      {"mamba_n_heads", 63},
       {"mamba_n_heads", 4096},   {"mamba_d_head", 32},
       {"mamba_d_head", "wide"},  {"mamba_d_head", 0},
-      {"mamba_d_state", 4},      {"mamba_d_state", 2000},
+      {"mamba_d_state", 0},      {"mamba_d_state", 2000},
       {"mamba_n_groups", 5},     {"mamba_n_groups", 65},
       {"mamba_d_conv", 1},       {"mamba_expand", 0},
       {"mamba_expand", 3},       {"layer_types", {"mamba", "attention"}},

@@ -58,6 +58,9 @@ std::span<const RopeKernels> rope_kernels() noexcept {
 std::span<const SampleKernels> sample_kernels() noexcept {
   return table_of<&LaneKernels::sample>();
 }
+std::span<const ScanKernels> scan_kernels() noexcept {
+  return table_of<&LaneKernels::scan>();
+}
 std::span<const SoftmaxKernels> softmax_kernels() noexcept {
   return table_of<&LaneKernels::softmax>();
 }

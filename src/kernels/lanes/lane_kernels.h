@@ -17,6 +17,7 @@
 #include "kernels/quantise/quantise.h"
 #include "kernels/rope/rope.h"
 #include "kernels/sample/sample.h"
+#include "kernels/scan/scan.h"
 #include "kernels/softmax/softmax.h"
 
 namespace qsf::kernels {
@@ -30,6 +31,7 @@ struct LaneKernels {
   QuantiseKernels quantise;
   RopeKernels rope;
   SampleKernels sample;
+  ScanKernels scan;
   SoftmaxKernels softmax;
 };
 

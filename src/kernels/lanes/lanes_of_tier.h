@@ -14,6 +14,7 @@
 #include "kernels/quantise/quantise_lanes.h"
 #include "kernels/rope/rope_lanes.h"
 #include "kernels/sample/sample_lanes.h"
+#include "kernels/scan/scan_lanes.h"
 #include "kernels/softmax/softmax_lanes.h"
 
 namespace qsf::kernels::QSF_TIER_NAMESPACE {
@@ -27,6 +28,7 @@ static constexpr LaneKernels kLaneKernels = {
     .quantise = quantise::kQuantiseKernels,
     .rope = rope::kRopeKernels,
     .sample = sample::kSampleKernels,
+    .scan = scan::kScanKernels,
     .softmax = softmax::kSoftmaxKernels,
 };
 

@@ -22,6 +22,7 @@
 #include "kernels/quantise/quantise.h"
 #include "kernels/rope/rope.h"
 #include "kernels/sample/sample.h"
+#include "kernels/scan/scan.h"
 #include "kernels/softmax/softmax.h"
 #include "platform/cpu.h"
 
@@ -64,6 +65,7 @@ std::vector<KernelId> all_kernels() {
   append(quantise_kernels(), &kernels);
   append(rope_kernels(), &kernels);
   append(sample_kernels(), &kernels);
+  append(scan_kernels(), &kernels);
   append(softmax_kernels(), &kernels);
   return kernels;
 }

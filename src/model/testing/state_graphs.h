@@ -56,7 +56,7 @@ inline constexpr StateGraph kStateGraphs[] = {
        s.conv_taps = 3;
        s.mixer_heads = 6;
        s.mixer_head_dim = 4;
-       s.mixer_state = 8;
+       s.mixer_state = 7;
        s.mixer_groups = 3;
      }},
     {"granite_hybrid_experts",
