@@ -13,6 +13,7 @@
 #include <functional>
 #include <limits>
 #include <memory>
+#include <ostream>
 #include <string>
 #include <vector>
 
@@ -88,6 +89,10 @@ struct StateModel {
   const char* name;
   ModelSpec (*spec)();
 };
+
+void PrintTo(const StateModel& model, std::ostream* out) {
+  *out << model.name;
+}
 
 class EveryStateTest : public StateModelTest, public testing::WithParamInterface<StateModel> {
  protected:

@@ -102,7 +102,9 @@ class NaiveModelTest : public testing::Test {
  protected:
   void make_model(const ModelSpec& spec, std::size_t n_tokens) {
     const auto* test = testing::UnitTest::GetInstance()->current_test_info();
-    path_ = temporary_path(std::string(test->test_suite_name()) + "_" + test->name() + ".qsf");
+    std::string name = std::string(test->test_suite_name()) + "_" + test->name() + ".qsf";
+    std::ranges::replace(name, '/', '_');  // of tests with parameters
+    path_ = temporary_path(name);
     model_.emplace(spec, 5);
     ASSERT_TRUE(model_->write(path_).ok());
     tokens_.clear();
