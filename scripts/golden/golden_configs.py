@@ -20,7 +20,7 @@ ARCHITECTURES = {
     "granitemoe": "GraniteMoeForCausalLM", "mixtral": "MixtralForCausalLM",
     "olmoe": "OlmoeForCausalLM", "qwen2_moe": "Qwen2MoeForCausalLM",
     "qwen3_moe": "Qwen3MoeForCausalLM",
-    "lfm2": "Lfm2ForCausalLM", "llama": "LlamaForCausalLM", "ministral3": "Ministral3ForCausalLM",
+    "lfm2": "Lfm2ForCausalLM", "lfm2_moe": "Lfm2MoeForCausalLM", "llama": "LlamaForCausalLM", "ministral3": "Ministral3ForCausalLM",
     "mistral": "MistralForCausalLM", "mpt": "MPTForCausalLM", "olmo2": "Olmo2ForCausalLM",
     "olmo3": "Olmo3ForCausalLM", "opt": "OPTForCausalLM", "phi": "PhiForCausalLM",
     "phi3": "Phi3ForCausalLM", "phimoe": "PhiMoEForCausalLM", "qwen2": "Qwen2ForCausalLM", "qwen3": "Qwen3ForCausalLM",

@@ -6,6 +6,7 @@ import torch
 import golden_patches as patches
 from golden_edits import Fault, edited, swapped_halves, with_keys
 from golden_family_faults import expert_faults, granitemoe_faults, head_norm_faults
+from golden_state_faults import lfm2_faults
 
 
 def ungated(model):
@@ -134,6 +135,40 @@ def _phimoe_faults(config, state):
     yield Fault("short_mscale and long_mscale 1", with_keys(config, rope_scaling=plain), state)
 
 
-EXPERT_FAMILIES = {"phimoe": _phimoe_faults,
+def _lfm2_routers(scoring=torch.sigmoid, weighed_with_bias=False):
+    """Returns a patch in which LFM2's routers compute as given; the defaults are right."""
+
+    def route(router, hidden_states, expert_bias=None):
+        logits = hidden_states @ router.weight.T
+        scores = scoring(logits)
+        sums = scores if expert_bias is None else scores + expert_bias
+        chosen = sums.topk(router.top_k, dim=-1)[1]
+        weights = (sums if weighed_with_bias else scores).gather(1, chosen)
+        if router.norm_topk_prob:
+            weights = weights / (weights.sum(dim=-1, keepdim=True) + 1e-6)
+        return logits, weights * router.routed_scaling_factor, chosen
+
+    def patch(model):
+        for module in model.modules():
+            if hasattr(module, "routed_scaling_factor"):
+                module.forward = lambda x, bias=None, router=module: route(router, x, bias)
+
+    return patch
+
+
+def _lfm2_moe_faults(config, state):
+    yield from lfm2_faults(config, state)
+    yield from expert_faults(config, state)
+    yield Fault("softmax of scores", config, state,
+                _lfm2_routers(scoring=lambda x: x.softmax(-1)))
+    if config["use_expert_bias"]:
+        yield Fault("correction in the weights", config, state,
+                    _lfm2_routers(weighed_with_bias=True))
+    if config["routed_scaling_factor"] != 1.0:
+        yield Fault("routed_scaling_factor 1", with_keys(config, routed_scaling_factor=1.0), state)
+
+
+EXPERT_FAMILIES = {"lfm2_moe": _lfm2_moe_faults,
+                   "phimoe": _phimoe_faults,
                    "glm4_moe": _glm4_moe_faults, "granitemoeshared": _granitemoeshared_faults,
                    "qwen2_moe": _qwen2_moe_faults}

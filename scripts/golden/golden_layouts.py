@@ -11,8 +11,8 @@ import math
 WITHOUT_ROTATION = ("gpt2", "opt", "bloom", "mpt")  # see rotates()
 ADDS_ONE_TO_GAINS = ("gemma", "gemma2", "gemma3_text")
 # Families whose published files say nothing about the head, or nothing about the base of RoPE.
-TIED_BY_DEFAULT = ("cohere", "cohere2", "falcon", "gemma3_text", "lfm2", "mpt", "smollm3",
-                   "starcoder2")
+TIED_BY_DEFAULT = ("cohere", "cohere2", "falcon", "gemma3_text", "lfm2", "lfm2_moe", "mpt",
+                   "smollm3", "starcoder2")
 DEFAULT_THETA = {"gemma3_text": 1e6, "olmo3": 5e5}
 # Every how many layers one sees everything, where the file does not say.
 DEFAULT_PATTERN = {"gemma3_text": 6, "olmo3": 4, "cohere2": 4, "gpt_oss": 2}
@@ -42,7 +42,7 @@ def count_layers(config):
 
 def attention_layers(config):
     """Returns the layers with attention; the others have a state."""
-    if config["model_type"] == "lfm2":
+    if config["model_type"] in ("lfm2", "lfm2_moe"):
         kinds = config.get("layer_types")
         return [layer for layer in range(count_layers(config))
                 if (kinds[layer] == "full_attention" if kinds
@@ -117,12 +117,12 @@ def has_experts(config):
     if config["model_type"] == "granitemoehybrid":
         return config["num_local_experts"] > 0
     return config["model_type"] in ("mixtral", "qwen2_moe", "qwen3_moe", "olmoe", "glm4_moe",
-                                    "granitemoe", "granitemoeshared", "phimoe")
+                                    "granitemoe", "granitemoeshared", "lfm2_moe", "phimoe")
 
 
 def is_router(name):
     return name.endswith((".mlp.gate.weight", ".mlp.router.weight",
-                          ".block_sparse_moe.router.weight"))
+                          ".block_sparse_moe.router.weight", ".feed_forward.gate.weight"))
 
 
 def published_experts(config, state):
@@ -138,7 +138,7 @@ def published_experts(config, state):
             renamed[name] = tensor
             continue
         gate, up, down = "gate_proj", "up_proj", "down_proj"
-        if config["model_type"] in ("mixtral", "phimoe"):
+        if config["model_type"] in ("lfm2_moe", "mixtral", "phimoe"):
             gate, up, down = "w1", "w3", "w2"
             name = name.replace(".mlp.", ".block_sparse_moe.").replace(".router.", ".gate.")
         if name.endswith(".experts.gate_up_proj"):

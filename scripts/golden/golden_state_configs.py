@@ -26,6 +26,21 @@ def lfm2_config(small_config, vocab, max_tokens, **changes):
         "rope_theta": 1000000.0, "torch_dtype": "bfloat16", "use_pos_enc": True, **changes}}
 
 
+def lfm2_moe_config(small_config, vocab, max_tokens, layer_types, **changes):
+    config = {**small_config(vocab, "lfm2_moe"), **{
+        "max_position_embeddings": max_tokens, "hidden_size": 40,
+        "num_hidden_layers": len(layer_types), "num_attention_heads": 4, "num_key_value_heads": 2,
+        "intermediate_size": 52, "moe_intermediate_size": 12, "layer_types": layer_types,
+        "conv_L_cache": 3, "conv_bias": False, "norm_eps": 0.03, "norm_topk_prob": True,
+        "num_dense_layers": 1, "num_experts": 6, "num_experts_per_tok": 3,
+        "routed_scaling_factor": 1.0, "rope_theta": 1000000.0, "torch_dtype": "bfloat16",
+        "use_expert_bias": True, **changes}}
+    del config["tie_word_embeddings"]  # published files do not have it
+    if "rope_parameters" in config:
+        del config["rope_theta"]
+    return config
+
+
 def state_models(small_config, max_tokens):
     """Returns what golden_configs.MODELS takes of these; `small_config` makes what all share."""
     lfm2 = lfm2_config(small_config, 46, max_tokens)
@@ -39,4 +54,16 @@ def state_models(small_config, max_tokens):
         torch_dtype="float16")
     for key in ("rope_theta", "full_attn_idxs", "block_ff_dim", "tie_word_embeddings"):
         del types[key]
-    return {"lfm2": (lfm2, {"seed": 201}), "lfm2_types": (types, {"seed": 202})}
+    return {
+        "lfm2": (lfm2, {"seed": 201}), "lfm2_types": (types, {"seed": 202}),
+        "lfm2_moe": (
+            lfm2_moe_config(small_config, 43, max_tokens,
+                            ["conv", "full_attention", "conv", "full_attention", "conv"]),
+            {"seed": 205}),
+        "lfm2_moe_free": (
+            lfm2_moe_config(small_config, 42, max_tokens, ["conv", "full_attention", "conv"],
+                            conv_L_cache=4, conv_bias=True, norm_topk_prob=False,
+                            num_dense_layers=0, routed_scaling_factor=1.5, tie_embedding=False,
+                            rope_parameters={"rope_theta": 20000.0, "rope_type": "default"},
+                            torch_dtype="float16", use_expert_bias=False),
+            {"seed": 206, "stacked": True})}

@@ -16,7 +16,8 @@ def lfm2_faults(config, state):
     yield Fault("q and k norms after rope", config, state, _norms_after_rope)
     yield Fault("norms of a layer exchanged", config,
                 exchanged(state, ".operator_norm.", ".ffn_norm."))
-    yield Fault("gate and up exchanged", config, exchanged(state, ".w1.", ".w3."))
+    if any(".w1." in name for name in state):
+        yield Fault("gate and up exchanged", config, exchanged(state, ".w1.", ".w3."))
     for what, order in (("B and C exchanged", (1, 0, 2)), ("C and x exchanged", (0, 2, 1)),
                         ("C taken for the first part", (1, 2, 0))):
         yield Fault(what, config, edited(state, lambda name, t, order=order: t.copy_(

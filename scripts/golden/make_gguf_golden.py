@@ -35,7 +35,7 @@ MODELS = {
     "qwen2_moe": "qwen2moe", "glm4_moe": "glm4moe", "granitemoeshared": "granitemoe",
     "phimoe": "phimoe", "mixtral": "llama", "qwen3_moe": "qwen3moe", "olmoe": "olmoe",
     "granitemoe": "granitemoe", "gpt_oss": "gpt-oss", "gpt_oss_floats": "gpt-oss", "lfm2": "lfm2",
-    "granite4h": "granitehybrid", "granite4h_experts": "granitehybrid",
+    "lfm2_moe": "lfm2moe", "granite4h": "granitehybrid", "granite4h_experts": "granitehybrid",
 }
 # Architectures whose queries and keys rotate in pairs, though the folders' rotate in halves.
 IN_PAIRS = ("llama", "smollm3", "granite", "granitehybrid", "granitemoe", "mistral3")
@@ -246,7 +246,7 @@ def add_family_keys(writer, arch, config):
         writer.add_expert_count(config[layouts.first_key(
             config, ("num_local_experts", "num_experts", "n_routed_experts"))])
         writer.add_expert_used_count(config["num_experts_per_tok"])
-    if arch in ("qwen2moe", "qwen3moe", "glm4moe"):
+    if arch in ("qwen2moe", "qwen3moe", "glm4moe", "lfm2moe"):
         writer.add_expert_feed_forward_length(config["moe_intermediate_size"])
     if arch == "gpt-oss":
         writer.add_expert_count(config["num_local_experts"])
@@ -255,8 +255,11 @@ def add_family_keys(writer, arch, config):
     for key in ("shared_expert_intermediate_size", "shared_intermediate_size"):
         if config.get(key) and arch != "granite":
             writer.add_expert_shared_feed_forward_length(config[key])
-    if arch == "glm4moe":
+    if arch in ("glm4moe", "lfm2moe"):
         writer.add_expert_gating_func(gguf.ExpertGatingFuncType.SIGMOID)
+    if arch == "lfm2moe":
+        writer.add_leading_dense_block_count(config["num_dense_layers"])
+    if arch == "glm4moe":
         writer.add_expert_group_count(config["n_group"])
         writer.add_expert_group_used_count(config["topk_group"])
         writer.add_expert_shared_count(config["n_shared_experts"])
@@ -299,7 +302,7 @@ def add_keys(writer, arch, config, tensors, names):
     if len(attending) < layouts.count_layers(config):
         writer.add_head_count_kv([n_kv if layer in attending else 0
                                   for layer in range(layouts.count_layers(config))])
-        if arch == "lfm2":
+        if arch in ("lfm2", "lfm2moe"):
             writer.add_shortconv_l_cache(config["conv_L_cache"])
     else:
         writer.add_head_count_kv(n_kv)
@@ -307,7 +310,7 @@ def add_keys(writer, arch, config, tensors, names):
         writer.add_key_length(width)
         writer.add_value_length(width)
     epsilon = config.get(layouts.first_key(config, layouts.EPSILON_KEYS), 1e-5)
-    if "rms_norm_eps" in config or arch == "lfm2":
+    if "rms_norm_eps" in config or arch in ("lfm2", "lfm2moe"):
         writer.add_layer_norm_rms_eps(epsilon)
     else:
         writer.add_layer_norm_eps(epsilon)
@@ -335,7 +338,8 @@ def convert(folder, arch, out):
     known = next(known for known, name in gguf.MODEL_ARCH_NAMES.items() if name == arch)
     table = gguf.get_tensor_name_map(known, count_blocks(config))
     names = {name: table.get_name(name.replace("correction_bias", "correction.bias")
-                                  .replace(".dt_bias", ".dt_proj.bias"),
+                                  .replace(".dt_bias", ".dt_proj.bias")
+                                  .replace(".expert_bias", ".expert_bias.bias"),
                                   try_suffixes=(".weight", ".bias")) for name in tensors}
     if arch in ("granite", "granitehybrid") and not layouts.has_experts(config):
         split_shared_ffn(tensors, names)

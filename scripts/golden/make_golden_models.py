@@ -115,6 +115,8 @@ def draw(name, shape, config, rng):
             values = (1.0 - gain_offset(config)) + 0.3 * values
     elif name.endswith(".e_score_correction_bias"):  # most sums of a score and one are negative
         values = 0.4 * values - 0.8
+    elif name.endswith(".expert_bias"):  # the same, and every expert is chosen
+        values = 0.15 * values - 0.8
     elif name.endswith(".bias"):
         values *= 0.15 if config["model_type"] == "bloom" else 0.3
     elif "wpe" in name or "embed_positions" in name:
@@ -296,7 +298,8 @@ def check_rope(model, config):
     """
     if not rotates(config):
         return
-    rotary = language_model(model).rotary_emb
+    inner = language_model(model)
+    rotary = inner.rotary_emb if hasattr(inner, "rotary_emb") else inner.pos_emb
     for kind in rope_by_kind(config):
         prefix = "" if hasattr(rotary, "inv_freq") else kind + "_"
         expected, factor = rope_frequencies(config, kind, MAX_TOKENS)

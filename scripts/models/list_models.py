@@ -44,6 +44,7 @@ PUBLISHED = {
     "GraniteMoeSharedForCausalLM": "Granite MoE, shared expert",
     "InternLM2ForCausalLM": "InternLM 2 and 2.5 1.8B to 20B",
     "Lfm2ForCausalLM": "LFM2 350M to 2.6B",
+    "Lfm2MoeForCausalLM": "LFM2 8B-A1B",
     "LlamaForCausalLM": "LLaMA 1 to 3, SmolLM, Phi-4 as LLaMA",
     "MPTForCausalLM": "MPT 7B, 30B",
     "Ministral3ForCausalLM": "Ministral 3 3B to 14B",

@@ -57,6 +57,30 @@ ModelSpec naive_scans() {
   return spec;
 }
 
+void give_experts(ModelSpec& spec) {
+  spec.n_experts = 6;
+  spec.n_experts_used = 2;
+  spec.expert_ffn = 24;
+  spec.expert_renormalised = true;
+}
+
+ModelSpec naive_lfm2_moe() {
+  ModelSpec spec = naive_lfm2();
+  spec.architecture = "lfm2moe";
+  give_experts(spec);
+  spec.expert_scoring = ExpertScoring::kSigmoid;
+  spec.expert_layers = {0, 1, 1, 1, 1};
+  return spec;
+}
+
+ModelSpec naive_scans_experts() {
+  ModelSpec spec = naive_scans();
+  spec.architecture = "granitemoehybrid";
+  give_experts(spec);
+  spec.shared_ffn = 40;
+  return spec;
+}
+
 class StateModelTest : public NaiveModelTest {
  protected:
   void TearDown() override {
@@ -88,7 +112,12 @@ class StateSessionTest : public StateModelTest {
 struct StateModel {
   const char* name;
   ModelSpec (*spec)();
+  std::size_t n_values;  // of a layer's state
 };
+
+// Three rows of 32 columns; three of 32 + 2 * 2 * 16 and 4 heads of 8 columns of 16 values.
+constexpr std::size_t kConvolutionValues = 3U * 32U;
+constexpr std::size_t kScanValues = 3U * 96U + 4U * 8U * 16U;
 
 void PrintTo(const StateModel& model, std::ostream* out) {
   *out << model.name;
@@ -99,10 +128,13 @@ class EveryStateTest : public StateModelTest, public testing::WithParamInterface
   void SetUp() override { make_model(GetParam().spec(), kTokens); }
 };
 
-INSTANTIATE_TEST_SUITE_P(All, EveryStateTest,
-                         testing::Values(StateModel{"convolutions", naive_lfm2},
-                                         StateModel{"scans", naive_scans}),
-                         [](const auto& model) { return std::string(model.param.name); });
+INSTANTIATE_TEST_SUITE_P(
+    All, EveryStateTest,
+    testing::Values(StateModel{"convolutions", naive_lfm2, kConvolutionValues},
+                    StateModel{"scans", naive_scans, kScanValues},
+                    StateModel{"lfm2_experts", naive_lfm2_moe, kConvolutionValues},
+                    StateModel{"scans_experts", naive_scans_experts, kScanValues}),
+    [](const auto& model) { return std::string(model.param.name); });
 
 TEST_P(EveryStateTest, MatchesTheDefinition) {
   std::vector<std::vector<double>> want;
@@ -280,13 +312,14 @@ TEST_F(StateSessionTest, DamagedStatesAreRefused) {
   }
 }
 
-TEST_F(StateSessionTest, StatesArePlanned) {
+TEST_P(EveryStateTest, StatesArePlanned) {
   EngineOptions options = exact_options(kContext);
   options.n_sequences = 3;
   const auto engine = open(options);
   const MemoryPlan& memory = engine->plan().memory;
   ASSERT_NE(memory.find("states"), nullptr);
-  EXPECT_EQ(memory.find("states")->bytes, 3U * 3U * (3U * 3U * 32U) * sizeof(float));
+  // Three layers, and three buffers of each sequence.
+  EXPECT_EQ(memory.find("states")->bytes, 3U * 3U * (3U * GetParam().n_values) * sizeof(float));
   // Two of the five layers have keys and values: of f32, 2 heads of 8 columns each.
   const std::uint64_t n_slots = std::uint64_t{engine->plan().n_kv_pages} * kKvPageSlots;
   EXPECT_EQ(memory.find("kv_cache")->bytes, n_slots * 2 * 2 * (2 * 8) * sizeof(float));

@@ -75,6 +75,7 @@ constexpr Architecture kArchitectures[] = {
     {.name = "granitehybrid", .state = LayerMixer::kMamba2},
     {.name = "granitemoehybrid", .experts = true, .state = LayerMixer::kMamba2},
     {.name = "lfm2", .head_norms = true, .state = LayerMixer::kShortConv},
+    {.name = "lfm2moe", .head_norms = true, .experts = true, .state = LayerMixer::kShortConv},
     {.name = "bitnet", .sub_norms = true},
     {.name = "bitnet-25", .sub_norms = true},
     {.name = "bitnet-b1.58", .sub_norms = true},

@@ -118,6 +118,8 @@ const char* const kModels[] = {"gpt2",
                                "phimoe_short",
                                "lfm2",
                                "lfm2_types",
+                               "lfm2_moe",
+                               "lfm2_moe_free",
                                "granite4h",
                                "granite4h_experts"};
 

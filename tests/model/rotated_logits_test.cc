@@ -117,6 +117,8 @@ const Model kModels[] = {{"llama_mha", nullptr},
                          {"phimoe_short", "LayerNorm"},
                          {"lfm2", nullptr},
                          {"lfm2_types", nullptr},
+                         {"lfm2_moe", nullptr},
+                         {"lfm2_moe_free", nullptr},
                          {"granite4h", nullptr},
                          {"granite4h_experts", nullptr}};
 

@@ -94,6 +94,23 @@ void make_olmoe(ModelSpec& spec) {
   set_experts(64, 8, spec.ffn, spec);
 }
 
+// One layer in four attends.
+void make_lfm2_moe(ModelSpec& spec) {
+  set_experts(32, 4, 1792, spec);
+  for (std::uint32_t layer = 0; layer < spec.n_layers; ++layer) {
+    const bool attends = layer % 4 == std::min(2U, spec.n_layers - 1);
+    const LayerMixer mixer = attends ? LayerMixer::kAttention : LayerMixer::kShortConv;
+    spec.layer_mixers.push_back(static_cast<std::uint32_t>(mixer));
+    if (spec.n_layers > 2) spec.expert_layers.push_back(layer < 2 ? 0 : 1);
+  }
+  spec.conv_taps = 3;
+  spec.tied_head = true;
+  spec.expert_scoring = ExpertScoring::kSigmoid;
+  spec.expert_renormalised = true;
+  spec.expert_epsilon = 1e-6F;
+  spec.rope.theta = 1000000.0F;
+}
+
 // One layer in ten attends.
 void make_granite4_h(ModelSpec& spec) {
   for (std::uint32_t layer = 0; layer < spec.n_layers; ++layer) {
@@ -131,6 +148,7 @@ constexpr RandomShape kShapes[] = {
     {"qwen3-30b-a3b", "qwen3moe", 48, 2048, 6144, 32, 4, 151936, 40960, false, make_qwen3moe},
     {"granite4-h-micro", "granitehybrid", 40, 2048, 8192, 32, 8, 100352, 131072, false,
      make_granite4_h},
+    {"lfm2-8b-a1b", "lfm2moe", 24, 2048, 7168, 32, 8, 65536, 128000, false, make_lfm2_moe},
     {"gpt-oss-20b", "gpt-oss", 24, 2880, 2880, 64, 8, 201088, 131072, false, make_gpt_oss,
      QuantType::kMxfp4},
     {"mixtral-8x7b", "mixtral", 32, 4096, 14336, 32, 8, 32000, 32768, false, make_mixtral},

@@ -185,17 +185,22 @@ Status finish_qwen2moe(const GgufFile&, GgufFields& fields, ModelSpec& spec) {
   return read_qwen_experts(fields, false, spec);
 }
 
-// The last blocks are no layers: they predict further tokens. The first layers are dense.
+// The first layers are dense.
+Status read_dense_layers(GgufFields& fields, ModelSpec& spec) {
+  const std::uint32_t n_dense = fields.u32_or("leading_dense_block_count", 0, 0, spec.n_layers - 1);
+  QSF_RETURN_IF_ERROR(fields.status());
+  if (n_dense == 0) return ok_status();
+  spec.expert_layers.assign(spec.n_layers, 1);
+  std::fill_n(spec.expert_layers.begin(), n_dense, 0);
+  return ok_status();
+}
+
+// The last blocks are no layers: they predict further tokens.
 Status finish_glm4moe(const GgufFile&, GgufFields& fields, ModelSpec& spec) {
   const std::uint32_t n_further = fields.u32_or("nextn_predict_layers", 0, 0, spec.n_layers - 1);
   QSF_RETURN_IF_ERROR(fields.status());
   spec.n_layers -= n_further;
-  const std::uint32_t n_dense = fields.u32_or("leading_dense_block_count", 0, 0, spec.n_layers - 1);
-  QSF_RETURN_IF_ERROR(fields.status());
-  if (n_dense != 0) {
-    spec.expert_layers.assign(spec.n_layers, 1);
-    std::fill_n(spec.expert_layers.begin(), n_dense, 0);
-  }
+  QSF_RETURN_IF_ERROR(read_dense_layers(fields, spec));
   spec.expert_scoring = ExpertScoring::kSigmoid;
   spec.expert_scale = fields.positive_or("expert_weights_scale", 1.0F);
   spec.expert_groups = fields.u32_or("expert_group_count", 1, 1, 1U << 16);
@@ -328,6 +333,17 @@ Status finish_lfm2(const GgufFile&, GgufFields& fields, ModelSpec& spec) {
   const std::uint32_t n_taps = fields.u32("shortconv.l_cache", 2, 16);
   if (spec.has_state()) spec.conv_taps = n_taps;
   return fields.status();
+}
+
+// No key says that weights have the sum 1, less a little for an epsilon.
+Status finish_lfm2moe(const GgufFile& file, GgufFields& fields, ModelSpec& spec) {
+  QSF_RETURN_IF_ERROR(finish_lfm2(file, fields, spec));
+  QSF_RETURN_IF_ERROR(read_dense_layers(fields, spec));
+  spec.expert_scoring = ExpertScoring::kSigmoid;
+  spec.expert_scale = fields.positive_or("expert_weights_scale", 1.0F);
+  QSF_RETURN_IF_ERROR(read_experts(fields, true, spec));
+  if (spec.expert_renormalised) spec.expert_epsilon = 1e-6F;
+  return ok_status();
 }
 
 // Trained with activations of 8 bits, one scale a token.
@@ -497,6 +513,11 @@ constexpr GgufArchitecture kGgufArchitectures[] = {
      .family = "lfm2",
      .state = LayerMixer::kShortConv,
      .finish = finish_lfm2,
+     .names = kLfm2Names},
+    {.name = "lfm2moe",
+     .family = "lfm2moe",
+     .state = LayerMixer::kShortConv,
+     .finish = finish_lfm2moe,
      .names = kLfm2Names},
     // BitNet files have no key for the activation; it follows from the architecture's name.
     {.name = "bitnet", .family = "bitnet", .finish = finish_bitnet, .table = &kBitnetTable},

@@ -535,6 +535,48 @@ TEST(GgufFamiliesTest, Lfm2) {
   expect_refused(wrong, StatusCode::kCorrupt, "attention.head_count_kv");
 }
 
+TEST(GgufFamiliesTest, Lfm2Moe) {
+  GgufKeys keys("lfm2moe");
+  keys.arrays["attention.head_count_kv"] = {0, 0, 2, 0, 2, 0, 0};
+  keys.numbers = {{"shortconv.l_cache", 3},         {"expert_count", 6},
+                  {"expert_used_count", 2},         {"expert_feed_forward_length", 24},
+                  {"leading_dense_block_count", 2}, {"expert_gating_func", 2}};
+  ModelSpec s = valid_spec(keys);
+  EXPECT_EQ(s.architecture, "lfm2moe");
+  EXPECT_THAT(s.layer_mixers, ElementsAre(1, 1, 0, 1, 0, 1, 1));
+  EXPECT_EQ(s.conv_taps, 3U);
+  EXPECT_EQ(s.n_experts, 6U);
+  EXPECT_EQ(s.n_experts_used, 2U);
+  EXPECT_EQ(s.expert_ffn, 24U);
+  EXPECT_EQ(s.expert_scoring, ExpertScoring::kSigmoid);
+  EXPECT_TRUE(s.expert_renormalised);
+  EXPECT_EQ(s.expert_epsilon, 1e-6F);
+  EXPECT_EQ(s.expert_scale, 1.0F);
+  EXPECT_THAT(s.expert_layers, ElementsAre(0, 0, 1, 1, 1, 1, 1));
+  keys.numbers.erase("leading_dense_block_count");
+  keys.booleans["expert_weights_norm"] = false;
+  keys.floats["expert_weights_scale"] = 2.5F;
+  s = valid_spec(keys);
+  EXPECT_THAT(s.expert_layers, IsEmpty());
+  EXPECT_EQ(s.expert_epsilon, 0.0F);
+  EXPECT_EQ(s.expert_scale, 2.5F);
+
+  GgufKeys wrong = keys;
+  wrong.numbers["expert_gating_func"] = 1;
+  expect_refused(wrong, StatusCode::kUnsupported, "expert_gating_func");
+  wrong = keys;
+  wrong.numbers["leading_dense_block_count"] = 7;
+  expect_refused(wrong, StatusCode::kCorrupt, "leading_dense_block_count");
+  wrong = keys;
+  wrong.numbers["expert_used_count"] = 7;
+  expect_refused(wrong, StatusCode::kCorrupt, "expert_used_count");
+  for (const char* key : {"expert_count", "expert_used_count", "shortconv.l_cache"}) {
+    wrong = keys;
+    wrong.numbers.erase(key);
+    expect_refused(wrong, StatusCode::kCorrupt, key);
+  }
+}
+
 TEST(GgufFamiliesTest, GraniteHybrid) {
   GgufKeys keys("granitehybrid");
   keys.arrays["attention.head_count_kv"] = {0, 0, 2, 0, 2, 0, 0};
@@ -583,7 +625,8 @@ TEST(GgufFamiliesTest, GraniteHybrid) {
                  "ssm.inner_size is 97, expected a multiple of the 12");
   wrong = keys;
   wrong.numbers["ssm.group_count"] = 5;
-  expect_refused(wrong, StatusCode::kInvalidArgument, "12 heads in 5 groups");
+  expect_refused(wrong, StatusCode::kInvalidArgument,
+                 "groups of scans: 5, expected a divisor of the 12");
 }
 
 }  // namespace

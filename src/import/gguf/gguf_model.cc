@@ -142,7 +142,8 @@ class GgufModelMapper {
       case Presence::kAlways: return true;
       case Presence::kSequential: return !spec().parallel_block;
       case Presence::kDense: return !spec().has_experts(layer);
-      case Presence::kExperts: return spec().has_experts(layer);
+      case Presence::kExperts:
+      case Presence::kRouterCorrection: return spec().has_experts(layer);
       case Presence::kShared: return spec().has_experts(layer) && spec().shared_ffn != 0;
       case Presence::kQkvBias:
         if (architecture_.family == "qwen2" || architecture_.family == "qwen2moe") return true;

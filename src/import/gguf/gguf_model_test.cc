@@ -119,7 +119,7 @@ INSTANTIATE_TEST_SUITE_P(All, GgufGoldenTest,
                                          "gpt_neox", "starcoder2", "mpt", "mixtral", "qwen3_moe",
                                          "olmoe", "granitemoe", "qwen2_moe", "gpt_oss",
                                          "gpt_oss_floats", "glm4_moe", "granitemoeshared", "phimoe",
-                                         "lfm2", "granite4h", "granite4h_experts"),
+                                         "lfm2", "lfm2_moe", "granite4h", "granite4h_experts"),
                          [](const auto& test) { return std::string(test.param); });
 
 TEST(GgufModelTest, StoriesOfBothFormsAreOneModel) {

@@ -48,6 +48,7 @@ constexpr Family kFamilies[] = {
     {"GraniteMoeSharedForCausalLM", parse_granitemoeshared},
     {"InternLM2ForCausalLM", parse_internlm2},
     {"Lfm2ForCausalLM", parse_lfm2},
+    {"Lfm2MoeForCausalLM", parse_lfm2moe},
     {"LlamaForCausalLM", parse_llama},
     {"Ministral3ForCausalLM", parse_ministral3},
     {"Mistral3ForConditionalGeneration", parse_mistral3, true},

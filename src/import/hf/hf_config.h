@@ -38,6 +38,7 @@ struct HfConfig {
   bool head_norms = false;  // of queries and keys, in families of which some have them
   bool mixer_bias = false;  // of products of layers with a state; so of their convolutions
   bool conv_bias = false;
+  bool router_correction = false;  // in families of which some have it
   // Of the table of tensors, where files name them otherwise than the architecture's others.
   std::string_view tensor_table;
   TernaryStorage ternary = TernaryStorage::kNone;

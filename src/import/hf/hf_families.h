@@ -73,6 +73,7 @@ Status parse_olmoe(ConfigFields& fields, HfConfig& config);
 Status parse_granitemoe(ConfigFields& fields, HfConfig& config);
 Status parse_gpt_oss(ConfigFields& fields, HfConfig& config);
 Status parse_lfm2(ConfigFields& fields, HfConfig& config);
+Status parse_lfm2moe(ConfigFields& fields, HfConfig& config);
 Status parse_bitnet(ConfigFields& fields, HfConfig& config);
 Status parse_bitnet_1bit(ConfigFields& fields, HfConfig& config);
 

@@ -12,6 +12,7 @@ namespace qsf {
 namespace {
 
 constexpr std::uint32_t kMostFfn = 1U << 24;
+constexpr std::uint32_t kMostExperts = 1024;  // that check_supported() takes
 
 // Sets the mixer of each layer by layer_types: full_attention, or `state_name`.
 Status set_mixers(const JsonValue& types, std::string_view state_name, LayerMixer state,
@@ -73,17 +74,15 @@ Status set_lfm2_ffn(ConfigFields& fields, ModelSpec& spec) {
   return ok_status();
 }
 
-}  // namespace
-
-Status parse_lfm2(ConfigFields& fields, HfConfig& config) {
+// What both have: `ffn_key` is that of dense layers.
+Status parse_lfm2_decoder(ConfigFields& fields, const char* ffn_key, HfConfig& config) {
   ModelSpec& spec = config.spec;
-  spec.architecture = "lfm2";
   QSF_RETURN_IF_ERROR(parse_decoder(fields,
                                     {.epsilon_key = "norm_eps",
                                      .epsilon = 1e-5F,
                                      .tied_head = true,
                                      .n_kv_heads = 8,
-                                     .ffn_key = fields.either("block_ff_dim", "intermediate_size"),
+                                     .ffn_key = ffn_key,
                                      .rope_theta = 1000000.0F},
                                     spec));
   spec.tied_head = fields.boolean("tie_embedding", spec.tied_head);
@@ -91,7 +90,6 @@ Status parse_lfm2(ConfigFields& fields, HfConfig& config) {
   config.mixer_bias = config.conv_bias = fields.boolean("conv_bias", false);
   const std::uint32_t n_taps = fields.u32_or("conv_L_cache", 3, 2, 16);
   QSF_RETURN_IF_ERROR(fields.status());
-  QSF_RETURN_IF_ERROR(set_lfm2_ffn(fields, spec));
   QSF_RETURN_IF_ERROR(set_lfm2_mixers(fields, spec));
   if (!spec.has_state()) {
     spec.layer_mixers.clear();
@@ -100,6 +98,42 @@ Status parse_lfm2(ConfigFields& fields, HfConfig& config) {
   spec.conv_taps = n_taps;
   if (spec.n_attention_layers() != 0) return ok_status();
   return unsupported("layer_types: no layer is full_attention, which is not supported");
+}
+
+}  // namespace
+
+Status parse_lfm2(ConfigFields& fields, HfConfig& config) {
+  config.spec.architecture = "lfm2";
+  const char* ffn_key = fields.either("block_ff_dim", "intermediate_size");
+  QSF_RETURN_IF_ERROR(parse_lfm2_decoder(fields, ffn_key, config));
+  return set_lfm2_ffn(fields, config.spec);
+}
+
+// The first layers have an FFN, the others experts in its place.
+Status parse_lfm2moe(ConfigFields& fields, HfConfig& config) {
+  ModelSpec& spec = config.spec;
+  spec.architecture = "lfm2moe";
+  if (fields.find("layer_types") == nullptr) return corrupt("layer_types: missing");
+  QSF_RETURN_IF_ERROR(parse_lfm2_decoder(fields, "intermediate_size", config));
+  spec.n_experts = fields.u32_or("num_experts", 32, 2, kMostExperts);
+  spec.expert_ffn = fields.u32_or("moe_intermediate_size", 1792, 1, kMostFfn);
+  QSF_RETURN_IF_ERROR(fields.status());
+  spec.n_experts_used = fields.u32_or("num_experts_per_tok", 4, 1, spec.n_experts);
+  const std::uint32_t n_dense = fields.u32_or("num_dense_layers", 2, 0, spec.n_layers - 1);
+  spec.expert_scale = fields.positive("routed_scaling_factor", 1.0F);
+  spec.expert_renormalised = fields.boolean("norm_topk_prob", true);
+  config.router_correction = fields.boolean("use_expert_bias", true);
+  QSF_RETURN_IF_ERROR(fields.status());
+  if (spec.n_experts_used > spec.n_experts || n_dense >= spec.n_layers) {
+    return corrupt("num_experts_per_tok, num_dense_layers: the defaults, %u and %u, are too large",
+                   spec.n_experts_used, n_dense);
+  }
+  spec.expert_scoring = ExpertScoring::kSigmoid;
+  if (spec.expert_renormalised) spec.expert_epsilon = 1e-6F;
+  if (n_dense == 0) return ok_status();
+  spec.expert_layers.assign(spec.n_layers, 1);
+  std::fill_n(spec.expert_layers.begin(), n_dense, 0);
+  return ok_status();
 }
 
 }  // namespace qsf

@@ -178,6 +178,8 @@ class HfModelMapper {
       case Presence::kSequential: return !spec().parallel_block;
       case Presence::kDense: return !spec().has_experts(layer);
       case Presence::kExperts: return spec().has_experts(layer);
+      case Presence::kRouterCorrection:
+        return spec().has_experts(layer) && config.router_correction;
       case Presence::kShared: return spec().has_experts(layer) && spec().shared_ffn != 0;
     }
     return false;

@@ -115,8 +115,77 @@ TEST(HfStateFamiliesTest, Lfm2RefusesWhatItDoesNotRun) {
   EXPECT_THAT(message_of(json), HasSubstr("block_ff_dim: the FFN would have"));
 }
 
+Json lfm2_8b_a1b() {
+  Json json = Json::parse(R"({"architectures":["Lfm2MoeForCausalLM"],"bos_token_id":1,
+    "conv_L_cache":3,"conv_bias":false,"dtype":"bfloat16","eos_token_id":7,"hidden_size":2048,
+    "initializer_range":0.02,"intermediate_size":7168,"max_position_embeddings":128000,
+    "model_type":"lfm2_moe","moe_intermediate_size":1792,"norm_eps":1e-05,"norm_topk_prob":true,
+    "num_attention_heads":32,"num_dense_layers":2,"num_experts":32,"num_experts_per_tok":4,
+    "num_hidden_layers":24,"num_key_value_heads":8,"pad_token_id":0,"rope_theta":1000000.0,
+    "routed_scaling_factor":1.0,"use_cache":true,"use_expert_bias":true,"vocab_size":65536})");
+  for (int layer = 0; layer < 24; ++layer) {
+    json["layer_types"].push_back(layer % 4 == 2 ? "full_attention" : "conv");
+  }
+  return json;
+}
+
+TEST(HfStateFamiliesTest, Lfm2MoeOf8B) {
+  Json json = lfm2_8b_a1b();
+  const HfConfig config = parsed(json);
+  const ModelSpec& s = config.spec;
+  EXPECT_EQ(s.architecture, "lfm2moe");
+  expect_sizes(s, 2048, 24, 32, 8, 64, 7168);
+  EXPECT_EQ(s.n_experts, 32U);
+  EXPECT_EQ(s.n_experts_used, 4U);
+  EXPECT_EQ(s.expert_ffn, 1792U);
+  EXPECT_EQ(s.shared_ffn, 0U);
+  EXPECT_EQ(s.expert_scoring, ExpertScoring::kSigmoid);
+  EXPECT_TRUE(s.expert_renormalised && s.tied_head);
+  EXPECT_EQ(s.expert_epsilon, 1e-6F);
+  EXPECT_EQ(s.expert_scale, 1.0F);
+  EXPECT_TRUE(config.router_correction);
+  EXPECT_EQ(s.conv_taps, 3U);
+  EXPECT_EQ(s.rope.theta, 1e6F);
+  EXPECT_FALSE(s.has_experts(1));
+  EXPECT_TRUE(s.has_experts(2));
+  EXPECT_EQ(s.mixer_of(2), LayerMixer::kAttention);
+  EXPECT_EQ(s.mixer_of(3), LayerMixer::kShortConv);
+  for (const char* key : {"num_experts", "num_experts_per_tok", "moe_intermediate_size",
+                          "num_dense_layers", "routed_scaling_factor", "norm_topk_prob",
+                          "use_expert_bias", "conv_L_cache", "rope_theta"}) {
+    json.erase(key);
+  }
+  EXPECT_EQ(parsed(json).spec, s) << "by default";
+  json["norm_topk_prob"] = false;
+  json["use_expert_bias"] = false;
+  json["num_dense_layers"] = 0;
+  json["routed_scaling_factor"] = 2.5;
+  const HfConfig other = parsed(json);
+  EXPECT_FALSE(other.router_correction || other.spec.expert_renormalised);
+  EXPECT_EQ(other.spec.expert_epsilon, 0.0F);
+  EXPECT_EQ(other.spec.expert_scale, 2.5F);
+  EXPECT_THAT(other.spec.expert_layers, IsEmpty());
+}
+
+TEST(HfStateFamiliesTest, Lfm2MoeRefusesWhatItDoesNotRun) {
+  Json json = lfm2_8b_a1b();
+  json.erase("layer_types");
+  EXPECT_THAT(message_of(json), HasSubstr("layer_types: missing"));
+  const std::pair<const char*, Json> wrong[] = {
+      {"num_experts", 1},       {"num_experts", 4096},        {"num_experts_per_tok", 33},
+      {"num_dense_layers", 24}, {"moe_intermediate_size", 0}, {"routed_scaling_factor", -1},
+      {"num_experts", 3},       {"use_expert_bias", "yes"}};
+  for (const auto& [key, value] : wrong) {
+    json = lfm2_8b_a1b();
+    if (value == 3) json.erase("num_experts_per_tok");
+    json[key] = value;
+    EXPECT_FALSE(parse(json)) << key << ' ' << value;
+  }
+}
+
 TEST(HfStateFamiliesTest, AnyValueGivesAStatus) {
   expect_statuses(lfm2_1b(), {"layer_types", "intermediate_size", "tie_embedding", "head_dim"});
+  expect_statuses(lfm2_8b_a1b(), {"tie_embedding", "head_dim"});
 }
 
 // Two layers of a model of 12 columns, 3 heads and 7 rows of an FFN.
@@ -197,6 +266,85 @@ TEST(HfStateFamiliesTest, Lfm2HasAConvolutionInPlaceOfAttention) {
   wrong["model.layers.0.self_attn.q_proj.weight"] = random_tensor({12, 12}, rng);
   EXPECT_THAT(open(wrong), HasSubstr("\"model.layers.0.self_attn.q_proj.weight\" [12, 12] is "
                                      "unexpected"));
+}
+
+// A dense layer that attends, and one with a convolution and 2 experts of 5 rows.
+TEST(HfStateFamiliesTest, Lfm2MoeHasExpertsInPlaceOfAnFfn) {
+  std::map<std::string, std::vector<std::uint64_t>> shapes = {
+      {"model.embed_tokens.weight", {9, 12}},
+      {"model.layers.0.operator_norm.weight", {12}},
+      {"model.layers.0.self_attn.q_proj.weight", {12, 12}},
+      {"model.layers.0.self_attn.k_proj.weight", {4, 12}},
+      {"model.layers.0.self_attn.v_proj.weight", {4, 12}},
+      {"model.layers.0.self_attn.out_proj.weight", {12, 12}},
+      {"model.layers.0.self_attn.q_layernorm.weight", {4}},
+      {"model.layers.0.self_attn.k_layernorm.weight", {4}},
+      {"model.layers.0.ffn_norm.weight", {12}},
+      {"model.layers.0.feed_forward.w1.weight", {7, 12}},
+      {"model.layers.0.feed_forward.w3.weight", {7, 12}},
+      {"model.layers.0.feed_forward.w2.weight", {12, 7}},
+      {"model.layers.1.operator_norm.weight", {12}},
+      {"model.layers.1.conv.in_proj.weight", {36, 12}},
+      {"model.layers.1.conv.conv.weight", {12, 1, 4}},
+      {"model.layers.1.conv.out_proj.weight", {12, 12}},
+      {"model.layers.1.ffn_norm.weight", {12}},
+      {"model.layers.1.feed_forward.gate.weight", {2, 12}},
+      {"model.layers.1.feed_forward.expert_bias", {2}},
+      {"model.embedding_norm.weight", {12}}};
+  for (const std::string at :
+       {"model.layers.1.feed_forward.experts.0.", "model.layers.1.feed_forward.experts.1."}) {
+    shapes[at + "w1.weight"] = shapes[at + "w3.weight"] = {5, 12};
+    shapes[at + "w2.weight"] = {12, 5};
+  }
+  Rng rng(4);
+  TestTensors tensors;
+  for (const auto& [name, shape] : shapes) tensors[name] = random_tensor(shape, rng);
+  Json config = Json::parse(R"({"architectures":["Lfm2MoeForCausalLM"],"hidden_size":12,
+    "num_hidden_layers":2,"num_attention_heads":3,"num_key_value_heads":1,"vocab_size":9,
+    "intermediate_size":7,"moe_intermediate_size":5,"num_experts":2,"num_experts_per_tok":1,
+    "num_dense_layers":1,"max_position_embeddings":5,"conv_L_cache":4,
+    "layer_types":["full_attention","conv"]})");
+  const auto open = [&config](const TestTensors& stored) {
+    const TemporaryFolder folder;
+    write_model(folder, config.dump(), stored);
+    auto model = HfModel::open(folder.path());
+    return model ? std::string() : std::string(model.error().message());
+  };
+  const TemporaryFolder folder;
+  write_model(folder, config.dump(), tensors);
+  const auto model = HfModel::open(folder.path());
+  ASSERT_TRUE(model) << model.error().message();
+  const auto list = (*model)->tensors(SectionKind::kLayer, 1);
+  for (std::size_t i = 0; i < list.size(); ++i) {
+    std::vector<float> values(std::size_t{list[i].rows} * list[i].cols);
+    ASSERT_TRUE((*model)->read_rows(SectionKind::kLayer, 1, i, 0, values).ok());
+    if (list[i].kind == TensorKind::kConvTaps) continue;
+    EXPECT_EQ(values, tensors.at(list[i].name).values) << list[i].name;
+  }
+  const auto kind_of = [&list](std::string_view end) {
+    const auto found = std::ranges::find_if(
+        list, [end](const SourceTensor& tensor) { return tensor.name.ends_with(end); });
+    EXPECT_NE(found, list.end()) << end;
+    return found->kind;
+  };
+  EXPECT_EQ(kind_of("expert_bias"), TensorKind::kRouterCorrection);
+  EXPECT_EQ(kind_of("1.w1.weight"), TensorKind::kExpertGate);
+  EXPECT_EQ(kind_of("1.w3.weight"), TensorKind::kExpertUp);
+  EXPECT_EQ(kind_of("1.w2.weight"), TensorKind::kExpertDown);
+
+  TestTensors wrong = tensors;
+  wrong.erase("model.layers.1.feed_forward.experts.1.w3.weight");
+  EXPECT_THAT(open(wrong),
+              HasSubstr("\"model.layers.1.feed_forward.experts.1.w3.weight\" is missing"));
+  wrong = tensors;
+  wrong["model.layers.1.feed_forward.gate.weight"] = random_tensor({3, 12}, rng);
+  EXPECT_THAT(open(wrong), HasSubstr("shape [3, 12], expected [2, 12]"));
+  wrong = tensors;
+  wrong.erase("model.layers.1.feed_forward.expert_bias");
+  EXPECT_THAT(open(wrong), HasSubstr("\"model.layers.1.feed_forward.expert_bias\" is missing"));
+  config["use_expert_bias"] = false;
+  EXPECT_EQ(open(wrong), "");
+  EXPECT_THAT(open(tensors), HasSubstr("expert_bias\" [2] is unexpected"));
 }
 
 }  // namespace

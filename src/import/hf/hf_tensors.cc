@@ -596,14 +596,21 @@ constexpr TensorPlace kGranite4StateLayer[] = {
     {K::kSharedUp, "shared_mlp.input_linear.weight", S::kFusedGateUp, P::kShared},
     {K::kSharedDown, "shared_mlp.output_linear.weight", S::kPlain, P::kShared}};
 
-// LFM2: some layers attend, the others have a convolution.
+// LFM2: some layers attend, the others have a convolution; some have experts.
 constexpr TensorPlace kLfm2Layer[] = {
-    {K::kAttnNorm, "operator_norm.weight"},      {K::kAttnQ, "self_attn.q_proj.weight"},
-    {K::kQNorm, "self_attn.q_layernorm.weight"}, {K::kAttnK, "self_attn.k_proj.weight"},
-    {K::kKNorm, "self_attn.k_layernorm.weight"}, {K::kAttnV, "self_attn.v_proj.weight"},
-    {K::kAttnO, "self_attn.out_proj.weight"},    {K::kFfnNorm, "ffn_norm.weight"},
-    {K::kFfnGate, "feed_forward.w1.weight"},     {K::kFfnUp, "feed_forward.w3.weight"},
-    {K::kFfnDown, "feed_forward.w2.weight"}};
+    {K::kAttnNorm, "operator_norm.weight"},
+    {K::kAttnQ, "self_attn.q_proj.weight"},
+    {K::kQNorm, "self_attn.q_layernorm.weight"},
+    {K::kAttnK, "self_attn.k_proj.weight"},
+    {K::kKNorm, "self_attn.k_layernorm.weight"},
+    {K::kAttnV, "self_attn.v_proj.weight"},
+    {K::kAttnO, "self_attn.out_proj.weight"},
+    {K::kFfnNorm, "ffn_norm.weight"},
+    {K::kFfnGate, "feed_forward.w1.weight", S::kPlain, P::kDense},
+    {K::kFfnUp, "feed_forward.w3.weight", S::kPlain, P::kDense},
+    {K::kFfnDown, "feed_forward.w2.weight", S::kPlain, P::kDense},
+    {K::kRouter, "feed_forward.gate.weight", S::kPlain, P::kExperts},
+    {K::kRouterCorrection, "feed_forward.expert_bias", S::kPlain, P::kRouterCorrection}};
 constexpr TensorPlace kLfm2StateLayer[] = {
     {K::kAttnNorm, "operator_norm.weight"},
     {K::kMixerIn, "conv.in_proj.weight"},
@@ -613,9 +620,18 @@ constexpr TensorPlace kLfm2StateLayer[] = {
     {K::kMixerOut, "conv.out_proj.weight"},
     {K::kMixerOutBias, "conv.out_proj.bias", S::kPlain, P::kMixerBias},
     {K::kFfnNorm, "ffn_norm.weight"},
-    {K::kFfnGate, "feed_forward.w1.weight"},
-    {K::kFfnUp, "feed_forward.w3.weight"},
-    {K::kFfnDown, "feed_forward.w2.weight"}};
+    {K::kFfnGate, "feed_forward.w1.weight", S::kPlain, P::kDense},
+    {K::kFfnUp, "feed_forward.w3.weight", S::kPlain, P::kDense},
+    {K::kFfnDown, "feed_forward.w2.weight", S::kPlain, P::kDense},
+    {K::kRouter, "feed_forward.gate.weight", S::kPlain, P::kExperts},
+    {K::kRouterCorrection, "feed_forward.expert_bias", S::kPlain, P::kRouterCorrection}};
+constexpr TensorPlace kLfm2Experts[] = {{K::kExpertGate, "feed_forward.experts.*.w1.weight"},
+                                        {K::kExpertUp, "feed_forward.experts.*.w3.weight"},
+                                        {K::kExpertDown, "feed_forward.experts.*.w2.weight"}};
+constexpr TensorPlace kLfm2StackedExperts[] = {
+    {K::kExpertGate, "feed_forward.experts.gate_up_proj", S::kStackedGateUp},
+    {K::kExpertUp, "feed_forward.experts.gate_up_proj", S::kStackedGateUp},
+    {K::kExpertDown, "feed_forward.experts.down_proj", S::kStacked}};
 constexpr TensorPlace kLfm2Final[] = {{K::kFinalNorm, "embedding_norm.weight"}};
 
 constexpr TensorTable kTables[] = {
@@ -731,6 +747,15 @@ constexpr TensorTable kTables[] = {
      .embedding = kEmbedTokens,
      .layer = kLfm2Layer,
      .final = kLfm2Final,
+     .state_layer = kLfm2StateLayer},
+    {.architecture = "lfm2moe",
+     .base_prefix = "model.",
+     .layer_prefix = "layers.",
+     .embedding = kEmbedTokens,
+     .layer = kLfm2Layer,
+     .final = kLfm2Final,
+     .experts = kLfm2Experts,
+     .stacked_experts = kLfm2StackedExperts,
      .state_layer = kLfm2StateLayer},
     {"bitnet-b1.58", "model.", "layers.", kEmbedTokens, kBitnetLayer, kNormFinal},
     {"bitnet", "model.", "layers.", kEmbedTokens, kBitnet1bitLayer, kNormFinal},

@@ -51,10 +51,11 @@ enum class Presence : std::uint8_t {
   kHeadNorms,  // as HfConfig says
   kMixerBias,
   kConvBias,
-  kSequential,  // not with ModelSpec::parallel_block
-  kDense,       // layers without experts
-  kExperts,     // layers with experts
-  kShared,      // the same, where an expert takes every row
+  kSequential,        // not with ModelSpec::parallel_block
+  kDense,             // layers without experts
+  kExperts,           // layers with experts
+  kRouterCorrection,  // the same, as HfConfig says
+  kShared,            // the same, where an expert takes every row
 };
 
 struct TensorPlace {

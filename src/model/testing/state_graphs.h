@@ -47,6 +47,21 @@ inline constexpr StateGraph kStateGraphs[] = {
        s.layer_mixers = {0, 1};
        s.conv_taps = 5;
      }},
+    {"lfm2_experts",
+     [](ModelSpec& s) {
+       s.architecture = "lfm2moe";
+       s.n_layers = 4;
+       s.layer_mixers = {1, 0, 1, 0};
+       s.conv_taps = 3;
+       s.n_experts = 5;
+       s.n_experts_used = 3;
+       s.expert_ffn = 20;
+       s.expert_layers = {0, 1, 1, 1};
+       s.expert_scoring = ExpertScoring::kSigmoid;
+       s.expert_renormalised = true;
+       s.expert_epsilon = 0.25F;
+       s.expert_scale = 1.5F;
+     }},
     {"granite_hybrid", set_granite_hybrid},
     {"granite_hybrid_groups",
      [](ModelSpec& s) {
