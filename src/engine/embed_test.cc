@@ -24,9 +24,10 @@ class EmbedTest : public testing_support::NaiveModelTest {
   // The rows that the head multiplies, from the definition.
   std::vector<std::vector<double>> normed_rows() {
     std::vector<std::vector<double>> rows;
-    model_->set_on_product([&](TensorKind matrix, std::uint32_t, const std::vector<double>& x) {
-      if (matrix == TensorKind::kHead) rows.push_back(x);
-    });
+    model_->set_on_product(
+        [&](TensorKind matrix, std::uint32_t, std::uint32_t, const std::vector<double>& x) {
+          if (matrix == TensorKind::kHead) rows.push_back(x);
+        });
     model_->logits({tokens_.begin(), tokens_.end()}, 64, {});
     return rows;
   }

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cstdio>
+#include <span>
 #include <string>
 #include <utility>
 
@@ -125,6 +126,19 @@ qsf::Status check_saved(const ConvertOptions& options) {
   return qsf::ok_status();
 }
 
+// How many experts of a layer were used, by how many rows the first of them, and the largest
+// magnitude among the inputs of down projections, with its expert.
+void print_experts(std::span<const qsf::ExpertCalibration> experts) {
+  if (experts.empty()) return;
+  const auto n_used = static_cast<std::size_t>(
+      std::ranges::count_if(experts, [](const auto& e) { return e.n_rows != 0; }));
+  const auto most = std::ranges::max_element(experts, {}, &qsf::ExpertCalibration::n_rows);
+  const auto largest = std::ranges::max_element(experts, {}, &qsf::ExpertCalibration::largest);
+  std::printf("  %6zu of %3zu %10llu %10.3g of expert %td", n_used, experts.size(),
+              static_cast<unsigned long long>(most->n_rows), static_cast<double>(largest->largest),
+              largest - experts.begin());
+}
+
 void print_summary(const qsf::Calibration& calibration, bool verbose) {
   const auto cost = [](const qsf::LayerCalibration& layer) { return layer.skip_loss; };
   const auto [least, most] = std::ranges::minmax_element(calibration.layers, {}, cost);
@@ -135,11 +149,26 @@ void print_summary(const qsf::Calibration& calibration, bool verbose) {
       static_cast<std::size_t>(least - calibration.layers.begin()), cost(*least),
       static_cast<std::size_t>(most - calibration.layers.begin()), cost(*most));
   if (!verbose) return;
-  std::printf("%-8s %9s %14s\n", "layer", "cosine", "nats without");
+  const bool mixture = calibration.model.n_experts != 0;
+  std::printf("%-8s %9s %14s%s\n", "layer", "cosine", "nats without",
+              mixture ? "  experts used  most used  largest activation" : "");
   for (std::size_t i = 0; i < calibration.layers.size(); ++i) {
-    std::printf("%-8zu %9.6f %+14.6f\n", i, calibration.layers[i].cosine,
+    std::printf("%-8zu %9.6f %+14.6f", i, calibration.layers[i].cosine,
                 calibration.layers[i].skip_loss);
+    if (mixture) print_experts(calibration.layers[i].experts);
+    std::printf("\n");
   }
+}
+
+// An expert that no row chose is rounded by the mean of its layer, which says little about it.
+void warn_of_unused_experts(const ConvertOptions& options, const qsf::Calibration& calibration) {
+  const qsf::ExpertCoverage coverage = qsf::expert_coverage(calibration);
+  if (coverage.n_unused == 0) return;
+  print_error(program_name(),
+              "warning: " + options.calibration + ": no token chose " +
+                  std::to_string(coverage.n_unused) + " of " + std::to_string(coverage.n_experts) +
+                  " experts, so they are rounded by the mean of their layer; calibrate on a longer "
+                  "and more varied text");
 }
 
 }  // namespace
@@ -185,6 +214,7 @@ qsf::Result<ConvertCalibration> calibrate(const ConvertOptions& options,
   result.layers = qsf::layer_importance(calibration);
   result.compensation = std::move(seen.compensation);
   if (!options.quiet) print_summary(calibration, options.verbose);
+  warn_of_unused_experts(options, calibration);
   result.measured = std::move(seen.calibration);
   return result;
 }

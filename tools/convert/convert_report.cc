@@ -245,7 +245,7 @@ void print_target_table(const qsf::TargetPlan& plan, std::uint64_t max_bytes, bo
       row.last = t.format;
     }
     row.last_layer = layer;
-    const auto n_weights = static_cast<double>(t.place.n_weights());
+    const auto n_weights = static_cast<double>(t.n_weights());
     row.weights += n_weights;
     row.bits += n_weights * bits_of(t);
     row.divergence += t.divergence;

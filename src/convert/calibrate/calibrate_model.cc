@@ -106,9 +106,6 @@ std::vector<std::string> calibration_folder_names() {
 Result<CalibratedText> calibrate_model(const ModelSource& source, std::string text,
                                        const std::string& output, const CalibrateOptions& options) {
   const ModelSpec& spec = source.spec();
-  if (spec.n_experts != 0) {
-    return unsupported("a model with experts cannot be calibrated in this version");
-  }
   CollectOptions collect = options.collect;
   collect.context = std::min(collect.context, spec.max_positions);
   if (collect.context < 2) {

@@ -22,8 +22,14 @@ std::optional<ProductInput> product_input_of(TensorKind kind, bool tied_head) no
     case TensorKind::kAttnV: return ProductInput::kQkv;
     case TensorKind::kAttnO: return ProductInput::kAttentionOut;
     case TensorKind::kFfnGate:
-    case TensorKind::kFfnUp: return ProductInput::kGateUp;
-    case TensorKind::kFfnDown: return ProductInput::kDown;
+    case TensorKind::kFfnUp:
+    case TensorKind::kSharedGate:
+    case TensorKind::kSharedUp:
+    case TensorKind::kExpertGate:
+    case TensorKind::kExpertUp: return ProductInput::kGateUp;
+    case TensorKind::kFfnDown:
+    case TensorKind::kSharedDown:
+    case TensorKind::kExpertDown: return ProductInput::kDown;
     case TensorKind::kHead: return ProductInput::kHead;
     case TensorKind::kTokenEmbedding:
       return tied_head ? std::optional(ProductInput::kHead) : std::nullopt;
@@ -35,6 +41,7 @@ std::optional<ProductInput> product_input_of(OperatorKind kind) noexcept {
   switch (kind) {
     case OperatorKind::kQkv: return ProductInput::kQkv;
     case OperatorKind::kAttentionOut: return ProductInput::kAttentionOut;
+    case OperatorKind::kRouter:
     case OperatorKind::kGateUp: return ProductInput::kGateUp;
     case OperatorKind::kDown: return ProductInput::kDown;
     case OperatorKind::kHead: return ProductInput::kHead;
@@ -42,22 +49,14 @@ std::optional<ProductInput> product_input_of(OperatorKind kind) noexcept {
   }
 }
 
-std::uint32_t input_cols(const ModelSpec& spec, ProductInput input) noexcept {
-  switch (input) {
-    case ProductInput::kAttentionOut: return spec.q_dim();
-    case ProductInput::kDown: return spec.ffn;
-    case ProductInput::kQkv:
-    case ProductInput::kGateUp:
-    case ProductInput::kHead: break;
-  }
-  return spec.hidden;
-}
-
 namespace {
 
-constexpr TensorKind kMatrices[] = {TensorKind::kAttnQ,  TensorKind::kAttnK,   TensorKind::kAttnV,
-                                    TensorKind::kAttnO,  TensorKind::kFfnGate, TensorKind::kFfnUp,
-                                    TensorKind::kFfnDown};
+constexpr TensorKind kMatrices[] = {
+    TensorKind::kAttnQ,    TensorKind::kAttnK,     TensorKind::kAttnV,   TensorKind::kAttnO,
+    TensorKind::kFfnGate,  TensorKind::kFfnUp,     TensorKind::kFfnDown, TensorKind::kSharedGate,
+    TensorKind::kSharedUp, TensorKind::kSharedDown};
+constexpr TensorKind kExpertMatrices[] = {TensorKind::kExpertGate, TensorKind::kExpertUp,
+                                          TensorKind::kExpertDown};
 
 // Returns nothing where every column is zero.
 std::vector<float> weights_of(std::span<const float> mean_squares) {
@@ -71,10 +70,46 @@ std::vector<float> weights_of(std::span<const float> mean_squares) {
   return weights;
 }
 
-Status set_weights(ColumnImportance& to, TensorKind kind, std::uint32_t layer,
+Status set_weights(ColumnImportance& to, const MatrixPlace& place,
                    std::span<const float> mean_squares) {
   std::vector<float> weights = weights_of(mean_squares);
-  return weights.empty() ? ok_status() : to.set(kind, layer, std::move(weights));
+  return weights.empty() ? ok_status() : to.set(place, std::move(weights));
+}
+
+std::span<const float> means_of(const ExpertCalibration& expert, ProductInput input) noexcept {
+  return input == ProductInput::kDown ? expert.down_mean_squares : expert.gate_up_mean_squares;
+}
+
+// Adds `n_rows` times the means to `sums`.
+void add_rows(std::span<double> sums, std::span<const float> means, double n_rows) {
+  for (std::size_t c = 0; c < sums.size(); ++c) sums[c] += n_rows * static_cast<double>(means[c]);
+}
+
+// Sets the importance of the experts of a layer with a matrix of that kind.
+Status set_expert_weights(ColumnImportance& to, TensorKind kind, std::uint32_t layer,
+                          std::span<const ExpertCalibration> experts) {
+  if (experts.empty()) return ok_status();
+  const ProductInput input = *product_input_of(kind, false);
+  std::vector<double> of_all(means_of(experts.front(), input).size());
+  double n_all = 0.0;
+  for (const ExpertCalibration& expert : experts) {
+    add_rows(of_all, means_of(expert, input), static_cast<double>(expert.n_rows));
+    n_all += static_cast<double>(expert.n_rows);
+  }
+  if (n_all == 0.0) return ok_status();
+  std::vector<double> sums;
+  std::vector<float> means(of_all.size());
+  for (std::size_t e = 0; e < experts.size(); ++e) {
+    const auto n_own = static_cast<double>(experts[e].n_rows);
+    sums.assign(of_all.size(), 0.0);
+    add_rows(sums, means_of(experts[e], input), n_own);
+    for (std::size_t c = 0; c < sums.size(); ++c) {
+      const double prior = static_cast<double>(kPriorRows) * of_all[c] / n_all;
+      means[c] = static_cast<float>((sums[c] + prior) / (n_own + static_cast<double>(kPriorRows)));
+    }
+    QSF_RETURN_IF_ERROR(set_weights(to, {kind, layer, static_cast<std::uint16_t>(e)}, means));
+  }
+  return ok_status();
 }
 
 Status add_first_rows(const ModelSource& source, SectionKind section, std::uint32_t layer,
@@ -91,6 +126,26 @@ Status add_first_rows(const ModelSource& source, SectionKind section, std::uint3
 
 }  // namespace
 
+CalibratedModel shape_of(const ModelSpec& spec) {
+  const bool mixture = spec.n_experts != 0;
+  std::vector<std::uint32_t> expert_layers(mixture ? spec.n_layers : 0);
+  for (std::uint32_t layer = 0; layer < expert_layers.size(); ++layer) {
+    expert_layers[layer] = spec.has_experts(layer) ? 1 : 0;
+  }
+  return {.architecture = spec.architecture,
+          .n_layers = spec.n_layers,
+          .hidden = spec.hidden,
+          .q_dim = spec.q_dim(),
+          .ffn = spec.ffn,
+          .n_vocab = spec.n_vocab,
+          .tied_head = spec.tied_head,
+          .weights_crc = 0,
+          .n_experts = spec.n_experts,
+          .expert_ffn = mixture ? spec.expert_ffn : 0,
+          .shared_ffn = mixture ? spec.shared_ffn : 0,
+          .expert_layers = std::move(expert_layers)};
+}
+
 Result<CalibratedModel> identify_model(const ModelSource& source) {
   const ModelSpec& spec = source.spec();
   if (spec.has_state()) {
@@ -98,13 +153,7 @@ Result<CalibratedModel> identify_model(const ModelSource& source) {
         "calibration of a model with layers that have a state is not supported; convert it without "
         "calibration");
   }
-  CalibratedModel model = {.architecture = spec.architecture,
-                           .n_layers = spec.n_layers,
-                           .hidden = spec.hidden,
-                           .q_dim = spec.q_dim(),
-                           .ffn = spec.ffn,
-                           .n_vocab = spec.n_vocab,
-                           .tied_head = spec.tied_head};
+  CalibratedModel model = shape_of(spec);
   std::uint32_t& crc = model.weights_crc;
   QSF_RETURN_IF_ERROR(add_first_rows(source, SectionKind::kEmbedding, 0, crc));
   for (std::uint32_t layer = 0; layer < spec.n_layers; ++layer) {
@@ -114,14 +163,30 @@ Result<CalibratedModel> identify_model(const ModelSource& source) {
   return model;
 }
 
-std::uint32_t input_cols(const CalibratedModel& model, ProductInput input) noexcept {
-  if (input == ProductInput::kAttentionOut) return model.q_dim;
-  return input == ProductInput::kDown ? model.ffn : model.hidden;
+std::uint32_t input_cols(const CalibratedModel& model, const InputPlace& place) noexcept {
+  if (place.input == ProductInput::kAttentionOut) return model.q_dim;
+  if (place.input != ProductInput::kDown) return model.hidden;
+  if (place.expert != InputPlace::kNoExpert) return model.expert_ffn;
+  return model.has_experts(place.layer) ? model.shared_ffn : model.ffn;
 }
 
 bool is_loss(double nats) noexcept {
   return std::fabs(nats) <= static_cast<double>(std::numeric_limits<float>::max());
 }
+
+namespace {
+
+// "0, 2", for messages.
+std::string layers_with_experts(const CalibratedModel& model) {
+  std::string list;
+  for (std::uint32_t layer = 0; layer < model.n_layers; ++layer) {
+    if (!model.has_experts(layer)) continue;
+    list += (list.empty() ? "" : ", ") + std::to_string(layer);
+  }
+  return list;
+}
+
+}  // namespace
 
 Status check_calibrated(const Calibration& calibration, const CalibratedModel& model) {
   const CalibratedModel& known = calibration.model;
@@ -143,6 +208,11 @@ Status check_calibrated(const Calibration& calibration, const CalibratedModel& m
       {"hidden size", std::to_string(known.hidden), std::to_string(model.hidden)},
       {"columns of queries", std::to_string(known.q_dim), std::to_string(model.q_dim)},
       {"FFN size", std::to_string(known.ffn), std::to_string(model.ffn)},
+      {"experts", std::to_string(known.n_experts), std::to_string(model.n_experts)},
+      {"FFN size of experts", std::to_string(known.expert_ffn), std::to_string(model.expert_ffn)},
+      {"FFN size of the shared expert", std::to_string(known.shared_ffn),
+       std::to_string(model.shared_ffn)},
+      {"layers with experts", layers_with_experts(known), layers_with_experts(model)},
       {"vocabulary", std::to_string(known.n_vocab), std::to_string(model.n_vocab)},
       {"tied head", std::to_string(known.tied_head), std::to_string(model.tied_head)},
   };
@@ -159,13 +229,27 @@ Result<ColumnImportance> column_importance(const Calibration& calibration) {
     for (const TensorKind kind : kMatrices) {
       const auto input = static_cast<std::size_t>(*product_input_of(kind, false));
       QSF_RETURN_IF_ERROR(
-          set_weights(importance, kind, layer, calibration.layers[layer].mean_squares[input]));
+          set_weights(importance, {kind, layer}, calibration.layers[layer].mean_squares[input]));
+    }
+    for (const TensorKind kind : kExpertMatrices) {
+      QSF_RETURN_IF_ERROR(
+          set_expert_weights(importance, kind, layer, calibration.layers[layer].experts));
     }
   }
   const TensorKind head =
       calibration.model.tied_head ? TensorKind::kTokenEmbedding : TensorKind::kHead;
-  QSF_RETURN_IF_ERROR(set_weights(importance, head, 0, calibration.head_mean_squares));
+  QSF_RETURN_IF_ERROR(set_weights(importance, {head, 0}, calibration.head_mean_squares));
   return importance;
+}
+
+ExpertCoverage expert_coverage(const Calibration& calibration) noexcept {
+  ExpertCoverage coverage;
+  for (const LayerCalibration& layer : calibration.layers) {
+    coverage.n_experts += layer.experts.size();
+    coverage.n_unused += static_cast<std::uint64_t>(
+        std::ranges::count(layer.experts, 0U, &ExpertCalibration::n_rows));
+  }
+  return coverage;
 }
 
 std::vector<float> layer_importance(const Calibration& calibration) {

@@ -19,6 +19,7 @@
 #include "format/model_spec.h"
 #include "format/qsf_layout.h"
 #include "import/model_source.h"
+#include "ops/backend.h"
 #include "ops/operator_times.h"
 
 namespace qsf {
@@ -28,20 +29,30 @@ namespace qsf {
 enum class ProductInput : std::uint8_t {
   kQkv = 0,           // of attn_q, attn_k and attn_v
   kAttentionOut = 1,  // of attn_o
-  kGateUp = 2,        // of ffn_gate and ffn_up
-  kDown = 3,          // of ffn_down
+  kGateUp = 2,        // of ffn_gate and ffn_up, of a router, of an expert's gate and up
+  kDown = 3,          // of ffn_down, of an expert's down
   kHead = 4,          // of the head, or of a token embedding that is the head
 };
-inline constexpr std::size_t kInputsPerLayer = 4;  // all but the head's
+inline constexpr std::size_t kInputsPerLayer = 4;  // all but the head's and the experts'
+
+// One of these places. In a layer with experts the rows of kGateUp are those of the router and of
+// the shared expert, and those of kDown the shared expert's; each of the others has a kGateUp and a
+// kDown of its own, with the rows that chose it.
+struct InputPlace {
+  static constexpr std::uint32_t kNoExpert = MatmulArgs::kNoExpert;
+
+  ProductInput input = ProductInput::kQkv;
+  std::uint32_t layer = 0;  // 0 for the head
+  std::uint32_t expert = kNoExpert;
+
+  friend bool operator==(const InputPlace&, const InputPlace&) = default;
+};
 
 // Returns the input of a matrix of that kind; nothing for embeddings that are looked up and for
 // one-row tensors.
 std::optional<ProductInput> product_input_of(TensorKind kind, bool tied_head) noexcept;
 // Returns the input of a product; nothing for other operators.
 std::optional<ProductInput> product_input_of(OperatorKind kind) noexcept;
-
-// Returns the number of columns of these rows.
-std::uint32_t input_cols(const ModelSpec& spec, ProductInput input) noexcept;
 
 // Identifies a model by its weights, in any file format.
 struct CalibratedModel {
@@ -53,21 +64,55 @@ struct CalibratedModel {
   std::uint32_t n_vocab = 0;
   bool tied_head = false;
   std::uint32_t weights_crc = 0;  // of the first row of every tensor, as f32
+  std::uint32_t n_experts = 0;    // 0: dense
+  std::uint32_t expert_ffn = 0;
+  std::uint32_t shared_ffn = 0;              // 0: no shared expert
+  std::vector<std::uint32_t> expert_layers;  // [n_layers], 1: has experts; empty if dense
 
   friend bool operator==(const CalibratedModel&, const CalibratedModel&) = default;
+
+  bool has_experts(std::uint32_t layer) const noexcept {
+    return n_experts != 0 && expert_layers[layer] != 0;
+  }
 };
+
+// Returns the shape of a model, without `weights_crc`.
+CalibratedModel shape_of(const ModelSpec& spec);
 
 // Reads a row of every tensor. Fails  as ModelSource::read_rows
 Result<CalibratedModel> identify_model(const ModelSource& source);
 
-// Returns the number of columns of these rows.
-std::uint32_t input_cols(const CalibratedModel& model, ProductInput input) noexcept;
+// Returns the number of columns of these rows; 0 where the layer has no such product.
+// Requires  an expert only of a layer that has experts
+std::uint32_t input_cols(const CalibratedModel& model, const InputPlace& place) noexcept;
+
+// Calls visit(InputPlace) for every place of a layer: those of all rows in the order of
+// ProductInput, then the two of each expert.
+template <typename Visit>
+void for_each_place(const CalibratedModel& model, std::uint32_t layer, const Visit& visit) {
+  for (std::size_t i = 0; i < kInputsPerLayer; ++i) {
+    visit(InputPlace{static_cast<ProductInput>(i), layer});
+  }
+  for (std::uint32_t e = 0; model.has_experts(layer) && e < model.n_experts; ++e) {
+    visit(InputPlace{ProductInput::kGateUp, layer, e});
+    visit(InputPlace{ProductInput::kDown, layer, e});
+  }
+}
+
+// An expert's statistics over the rows that chose it; zeros without rows.
+struct ExpertCalibration {
+  std::uint64_t n_rows = 0;
+  float largest = 0.0F;                     // magnitude in the input of its down projection
+  std::vector<float> gate_up_mean_squares;  // [hidden]
+  std::vector<float> down_mean_squares;     // [expert_ffn]
+};
 
 struct LayerCalibration {
   // Mean squares of the columns, by ProductInput.
   std::array<std::vector<float>, kInputsPerLayer> mean_squares;
   double cosine = 1.0;     // mean cosine of a row before and after the layer
   double skip_loss = 0.0;  // rise of the loss when the layer is skipped, in nats a token
+  std::vector<ExpertCalibration> experts;  // [n_experts] or empty
 };
 
 // One sensitivity measurement: the divergence of the next-token distributions when the matrices of
@@ -103,10 +148,20 @@ Status check_calibrated(const Calibration& calibration, const CalibratedModel& m
 // The least importance of a column, as a share of its matrix's mean: a column that the calibration
 // set did not use is not given up.
 inline constexpr double kLeastShare = 1e-4;
+// Rows of the mean of a layer's experts that are added to an expert's own: few rows say little.
+inline constexpr std::uint64_t kPriorRows = 16;
 // Returns the importance of every column of every matrix: mean squares, at least kLeastShare of
-// their mean. Inputs that were all zero have none.
+// their mean. Inputs that were all zero have none. The means of an expert are taken over its own
+// rows and kPriorRows of its layer's mean, so one that no row chose has the layer's.
 // Fails  kInvalidArgument on a mean that is negative or not finite
 Result<ColumnImportance> column_importance(const Calibration& calibration);
+
+// How many experts of a model no row chose.
+struct ExpertCoverage {
+  std::uint64_t n_experts = 0;  // of all layers
+  std::uint64_t n_unused = 0;
+};
+ExpertCoverage expert_coverage(const Calibration& calibration) noexcept;
 
 // The least layer importance; 0 means that it was not measured.
 inline constexpr float kLeastImportance = 1e-6F;

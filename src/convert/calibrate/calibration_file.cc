@@ -18,11 +18,14 @@ namespace qsf {
 namespace {
 
 constexpr std::string_view kMagic = "QSFC";
-// Files without probes stay at the first version, so that its readers read them.
+// A file has the first version that holds what it says, so that older readers read it.
 constexpr std::uint32_t kVersion = 1;
 constexpr std::uint32_t kProbesVersion = 2;
+constexpr std::uint32_t kExpertsVersion = 3;
 constexpr std::size_t kArchitectureBytes = 64;
-constexpr std::size_t kShapeBytes = 136;  // all in front of the layers
+constexpr std::size_t kShapeBytes = 136;   // all in front of the layers
+constexpr std::size_t kMixtureBytes = 12;  // in front of the list of layers with experts
+constexpr std::size_t kExpertBytes = 12;   // in front of an expert's means
 constexpr std::size_t kProbesHeadBytes = 12;
 constexpr std::size_t kProbeBytes = 28;
 constexpr std::size_t kCrcBytes = 4;
@@ -33,23 +36,35 @@ constexpr std::uint32_t kMaxQueryCols = 1U << 22;
 constexpr std::uint32_t kMaxFfn = 1U << 24;
 constexpr std::uint32_t kMaxVocab = 1U << 24;
 constexpr std::uint32_t kMaxContext = 1U << 26;
+constexpr std::uint32_t kMaxExperts = 1U << 16;
 constexpr std::uint32_t kMaxProbes = 1U << 16;
 // A cosine is at most 1 but for the roundings of its sum.
 constexpr double kMaxCosine = 1.0 + 1e-9;
 constexpr std::uint64_t kMaxFileBytes = std::uint64_t{1} << 30;
 
-std::uint64_t layer_bytes(const CalibratedModel& model) noexcept {
-  std::uint64_t n_cols = 0;
-  for (std::size_t i = 0; i < kInputsPerLayer; ++i) {
-    n_cols += input_cols(model, static_cast<ProductInput>(i));
-  }
-  return 2 * sizeof(double) + n_cols * sizeof(float);
+std::uint32_t version_of(const CalibratedModel& model, std::uint64_t n_probes) noexcept {
+  if (model.n_experts != 0) return kExpertsVersion;
+  return n_probes == 0 ? kVersion : kProbesVersion;
 }
 
-std::uint64_t file_bytes(const CalibratedModel& model, std::uint64_t n_probes) noexcept {
-  const std::uint64_t probes = n_probes == 0 ? 0 : kProbesHeadBytes + n_probes * kProbeBytes;
-  return kShapeBytes + model.n_layers * layer_bytes(model) +
-         std::uint64_t{model.hidden} * sizeof(float) + probes + kCrcBytes;
+std::uint64_t layer_bytes(const CalibratedModel& model, std::uint32_t layer) noexcept {
+  std::uint64_t n_cols = 0;
+  for (std::size_t i = 0; i < kInputsPerLayer; ++i) {
+    n_cols += input_cols(model, {static_cast<ProductInput>(i), layer});
+  }
+  const std::uint64_t n_experts = model.has_experts(layer) ? model.n_experts : 0;
+  const std::uint64_t expert_cols = std::uint64_t{model.hidden} + model.expert_ffn;
+  return 2 * sizeof(double) + n_cols * sizeof(float) +
+         n_experts * (kExpertBytes + expert_cols * sizeof(float));
+}
+
+std::uint64_t file_bytes(const CalibratedModel& model, std::uint32_t version,
+                         std::uint64_t n_probes) noexcept {
+  std::uint64_t n = kShapeBytes + std::uint64_t{model.hidden} * sizeof(float) + kCrcBytes;
+  if (version == kExpertsVersion) n += kMixtureBytes + model.n_layers * sizeof(std::uint32_t);
+  if (version != kVersion) n += kProbesHeadBytes + n_probes * kProbeBytes;
+  for (std::uint32_t layer = 0; layer < model.n_layers; ++layer) n += layer_bytes(model, layer);
+  return n;
 }
 
 void write_means(ByteWriter& to, std::span<const float> means) {
@@ -68,6 +83,8 @@ class CalibrationDecoder {
 
   Status read_start(CalibrationReadOptions options);
   Status read_header();
+  Status read_mixture();
+  Status check_size(std::uint64_t stated);
   Status read_layer(std::uint32_t layer);
   Status read_head();
   Status read_probes();
@@ -76,13 +93,14 @@ class CalibrationDecoder {
 
  private:
   Result<std::string> read_architecture();
+  Result<ExpertCalibration> read_expert(const std::string& where);
   Result<Probe> read_probe(std::uint32_t index);
   Result<std::vector<float>> read_means(const std::string& where, std::uint32_t n_cols);
 
   ByteSpan bytes_;
   ByteReader reader_;
   std::uint32_t n_probes_ = 0;  // by the size of the file
-  bool has_probes_ = false;
+  std::uint32_t version_ = kVersion;
   Calibration calibration_;
 };
 
@@ -93,12 +111,11 @@ Status CalibrationDecoder::read_start(CalibrationReadOptions options) {
   if (reader_.read_text(kMagic.size()) != kMagic) {
     return corrupt("not a calibration file: expected it to begin with \"QSFC\"");
   }
-  const auto version = reader_.read<std::uint32_t>();
-  if (version != kVersion && version != kProbesVersion) {
-    return unsupported("calibration file of version %u; this program reads versions %u and %u",
-                       version, kVersion, kProbesVersion);
+  version_ = reader_.read<std::uint32_t>();
+  if (version_ < kVersion || version_ > kExpertsVersion) {
+    return unsupported("calibration file of version %u; this program reads versions %u to %u",
+                       version_, kVersion, kExpertsVersion);
   }
-  has_probes_ = version == kProbesVersion;
   const std::size_t end = bytes_.size() - kCrcBytes;
   const auto stored = load_le<std::uint32_t>(bytes_, end);
   const std::uint32_t crc = crc32(bytes_.first(end));
@@ -144,15 +161,47 @@ Status CalibrationDecoder::read_header() {
   if (calibration_.n_rows == 0) return corrupt("rows: 0, expected at least 1");
   if (!is_loss(calibration_.loss))
     return corrupt("loss: %g, expected a finite f32", calibration_.loss);
-  const std::uint64_t without = file_bytes(model, 0);
-  if (has_probes_ && bytes_.size() >= without + kProbesHeadBytes + kProbeBytes) {
-    const std::uint64_t n = (bytes_.size() - without - kProbesHeadBytes) / kProbeBytes;
+  if (version_ == kExpertsVersion) QSF_RETURN_IF_ERROR(read_mixture());
+  return check_size(size);
+}
+
+Status CalibrationDecoder::read_mixture() {
+  CalibratedModel& model = calibration_.model;
+  if (bytes_.size() < kShapeBytes + kMixtureBytes + model.n_layers * sizeof(std::uint32_t)) {
+    return corrupt("%zu bytes, too short for the list of %u layers", bytes_.size(), model.n_layers);
+  }
+  model.n_experts = reader_.read<std::uint32_t>();
+  model.expert_ffn = reader_.read<std::uint32_t>();
+  model.shared_ffn = reader_.read<std::uint32_t>();
+  QSF_RETURN_IF_ERROR(check_range("experts", model.n_experts, kMaxExperts));
+  QSF_RETURN_IF_ERROR(check_range("FFN size of experts", model.expert_ffn, kMaxFfn));
+  if (model.shared_ffn > kMaxFfn) {
+    return corrupt("FFN size of the shared expert: %u, expected at most %u", model.shared_ffn,
+                   kMaxFfn);
+  }
+  for (std::uint32_t layer = 0; layer < model.n_layers; ++layer) {
+    const auto has_experts = reader_.read<std::uint32_t>();
+    if (has_experts > 1) {
+      return corrupt("layer %u: whether it has experts: %u, expected 0 or 1", layer, has_experts);
+    }
+    model.expert_layers.push_back(has_experts);
+  }
+  return ok_status();
+}
+
+Status CalibrationDecoder::check_size(std::uint64_t stated) {
+  const CalibratedModel& model = calibration_.model;
+  const std::uint64_t without = file_bytes(model, version_, 0);
+  if (version_ != kVersion && bytes_.size() > without) {
+    const std::uint64_t n = (bytes_.size() - without) / kProbeBytes;
     n_probes_ = static_cast<std::uint32_t>(std::min<std::uint64_t>(n, kMaxProbes));
   }
-  const std::uint64_t expected = file_bytes(model, has_probes_ ? std::max(n_probes_, 1U) : 0);
-  if (size == bytes_.size() && size == expected) return ok_status();
+  const std::uint32_t least = version_ == kProbesVersion ? 1 : 0;
+  const std::uint64_t expected = file_bytes(model, version_, std::max(n_probes_, least));
+  if (stated == bytes_.size() && stated == expected) return ok_status();
   return corrupt("%zu bytes with a stated size of %llu, expected %llu for its shape", bytes_.size(),
-                 static_cast<unsigned long long>(size), static_cast<unsigned long long>(expected));
+                 static_cast<unsigned long long>(stated),
+                 static_cast<unsigned long long>(expected));
 }
 
 Result<std::vector<float>> CalibrationDecoder::read_means(const std::string& where,
@@ -181,11 +230,36 @@ Status CalibrationDecoder::read_layer(std::uint32_t layer) {
                    read.skip_loss);
   }
   for (std::size_t i = 0; i < kInputsPerLayer; ++i) {
-    const std::uint32_t n_cols = input_cols(calibration_.model, static_cast<ProductInput>(i));
-    QSF_ASSIGN_OR_RETURN(read.mean_squares[i], read_means(where, n_cols));
+    const InputPlace place = {static_cast<ProductInput>(i), layer};
+    QSF_ASSIGN_OR_RETURN(read.mean_squares[i],
+                         read_means(where, input_cols(calibration_.model, place)));
+  }
+  const bool mixture = calibration_.model.has_experts(layer);
+  for (std::uint32_t e = 0; mixture && e < calibration_.model.n_experts; ++e) {
+    QSF_ASSIGN_OR_RETURN(ExpertCalibration expert,
+                         read_expert(where + ", expert " + std::to_string(e)));
+    read.experts.push_back(std::move(expert));
   }
   calibration_.layers.push_back(std::move(read));
   return ok_status();
+}
+
+Result<ExpertCalibration> CalibrationDecoder::read_expert(const std::string& where) {
+  ExpertCalibration expert;
+  expert.n_rows = reader_.read<std::uint64_t>();
+  expert.largest = reader_.read<float>();
+  if (expert.n_rows > calibration_.n_rows) {
+    return corrupt("%s: %llu rows, expected at most %llu", where.c_str(),
+                   static_cast<unsigned long long>(expert.n_rows),
+                   static_cast<unsigned long long>(calibration_.n_rows));
+  }
+  if (!(std::isfinite(expert.largest) && expert.largest >= 0.0F)) {
+    return corrupt("%s: largest magnitude %g, expected a finite number >= 0", where.c_str(),
+                   static_cast<double>(expert.largest));
+  }
+  QSF_ASSIGN_OR_RETURN(expert.gate_up_mean_squares, read_means(where, calibration_.model.hidden));
+  QSF_ASSIGN_OR_RETURN(expert.down_mean_squares, read_means(where, calibration_.model.expert_ffn));
+  return expert;
 }
 
 Status CalibrationDecoder::read_head() {
@@ -223,12 +297,12 @@ Result<Probe> CalibrationDecoder::read_probe(std::uint32_t index) {
 }
 
 Status CalibrationDecoder::read_probes() {
-  if (!has_probes_) return ok_status();
+  if (version_ == kVersion) return ok_status();
   calibration_.n_probe_rows = reader_.read<std::uint64_t>();
   const auto n = reader_.read<std::uint32_t>();
   if (n != n_probes_)
     return corrupt("sensitivity entries: %u, expected %u for the size of the file", n, n_probes_);
-  if (calibration_.n_probe_rows == 0)
+  if (n != 0 && calibration_.n_probe_rows == 0)
     return corrupt("rows of the sensitivity measurement: 0, expected at least 1");
   for (std::uint32_t i = 0; i < n; ++i) {
     QSF_ASSIGN_OR_RETURN(const Probe probe, read_probe(i));
@@ -238,7 +312,6 @@ Status CalibrationDecoder::read_probes() {
 }
 
 void write_probes(ByteWriter& to, const Calibration& calibration) {
-  if (calibration.probes.empty()) return;
   to.write(calibration.n_probe_rows);
   to.write(static_cast<std::uint32_t>(calibration.probes.size()));
   for (const Probe& probe : calibration.probes) {
@@ -267,7 +340,8 @@ std::vector<std::byte> encode_calibration(const Calibration& calibration) {
   QSF_CHECK(calibration.layers.size() == model.n_layers);
   ByteWriter to;
   to.write_text(kMagic);
-  to.write(calibration.probes.empty() ? kVersion : kProbesVersion);
+  const std::uint32_t version = version_of(model, calibration.probes.size());
+  to.write(version);
   to.write_text(model.architecture);
   to.write_text(std::string(kArchitectureBytes - model.architecture.size(), '\0'));
   for (const std::uint32_t value :
@@ -278,17 +352,29 @@ std::vector<std::byte> encode_calibration(const Calibration& calibration) {
   to.write(calibration.n_rows);
   to.write(calibration.n_skip_rows);
   to.write(calibration.loss);
-  to.write(file_bytes(model, calibration.probes.size()));
+  to.write(file_bytes(model, version, calibration.probes.size()));
   QSF_CHECK(to.size() == kShapeBytes);
+  if (version == kExpertsVersion) {
+    to.write(model.n_experts);
+    to.write(model.expert_ffn);
+    to.write(model.shared_ffn);
+    to.write_bytes(std::as_bytes(std::span(model.expert_layers)));
+  }
   for (const LayerCalibration& layer : calibration.layers) {
     to.write(layer.cosine);
     to.write(layer.skip_loss);
     for (const std::vector<float>& means : layer.mean_squares) write_means(to, means);
+    for (const ExpertCalibration& expert : layer.experts) {
+      to.write(expert.n_rows);
+      to.write(expert.largest);
+      write_means(to, expert.gate_up_mean_squares);
+      write_means(to, expert.down_mean_squares);
+    }
   }
   write_means(to, calibration.head_mean_squares);
-  write_probes(to, calibration);
+  if (version != kVersion) write_probes(to, calibration);
   to.write(crc32(to.view()));
-  QSF_CHECK(to.size() == file_bytes(model, calibration.probes.size()));
+  QSF_CHECK(to.size() == file_bytes(model, version, calibration.probes.size()));
   return std::move(to.bytes());
 }
 

@@ -54,10 +54,35 @@ Calibration small_calibration() {
     to.cosine = 0.75 - layer;
     to.skip_loss = 0.5 - layer;
     for (std::size_t i = 0; i < kInputsPerLayer; ++i) {
-      to.mean_squares[i] = draw(input_cols(calibration.model, static_cast<ProductInput>(i)));
+      to.mean_squares[i] =
+          draw(input_cols(calibration.model, {static_cast<ProductInput>(i), layer}));
     }
   }
   calibration.head_mean_squares = draw(5);
+  return calibration;
+}
+
+// Of a model whose second layer has experts, one of which no row chose.
+Calibration mixture_calibration(std::uint32_t shared_ffn = 4) {
+  Calibration calibration = small_calibration();
+  CalibratedModel& model = calibration.model;
+  model.n_experts = 3;
+  model.expert_ffn = 2;
+  model.shared_ffn = shared_ffn;
+  model.expert_layers = {0, 1};
+  calibration.layers[1].mean_squares[3].assign(shared_ffn, 0.5F);
+  calibration.layers[1].experts = {{.n_rows = 48,
+                                    .largest = 9.5F,
+                                    .gate_up_mean_squares = {1.0F, 2.0F, 3.0F, 4.0F, 5.0F},
+                                    .down_mean_squares = {6.0F, 7.0F}},
+                                   {.n_rows = 16,
+                                    .largest = 2.5F,
+                                    .gate_up_mean_squares = {5.0F, 6.0F, 7.0F, 8.0F, 9.0F},
+                                    .down_mean_squares = {2.0F, 3.0F}},
+                                   {.n_rows = 0,
+                                    .largest = 0.0F,
+                                    .gate_up_mean_squares = std::vector<float>(5),
+                                    .down_mean_squares = std::vector<float>(2)}};
   return calibration;
 }
 
@@ -84,7 +109,18 @@ void expect_equal(const Calibration& got, const Calibration& want) {
     EXPECT_EQ(got.layers[i].cosine, want.layers[i].cosine);
     EXPECT_EQ(got.layers[i].skip_loss, want.layers[i].skip_loss);
     EXPECT_EQ(got.layers[i].mean_squares, want.layers[i].mean_squares);
+    ASSERT_EQ(got.layers[i].experts.size(), want.layers[i].experts.size());
+    for (std::size_t e = 0; e < want.layers[i].experts.size(); ++e) {
+      const ExpertCalibration& expert = got.layers[i].experts[e];
+      const ExpertCalibration& wanted = want.layers[i].experts[e];
+      EXPECT_EQ(expert.n_rows, wanted.n_rows);
+      EXPECT_EQ(expert.largest, wanted.largest);
+      EXPECT_EQ(expert.gate_up_mean_squares, wanted.gate_up_mean_squares);
+      EXPECT_EQ(expert.down_mean_squares, wanted.down_mean_squares);
+    }
   }
+  EXPECT_EQ(got.n_probe_rows, want.n_probe_rows);
+  EXPECT_EQ(got.probes, want.probes);
 }
 
 std::vector<std::byte> bytes_of(const Calibration& calibration) {
@@ -119,6 +155,50 @@ TEST_F(CalibrationFileTest, ComesBackAsWritten) {
   const auto got = read_calibration_file(path_);
   ASSERT_TRUE(got) << got.error().message();
   expect_equal(*got, want);
+}
+
+TEST_F(CalibrationFileTest, ExpertsComeBackAsWritten) {
+  for (const std::uint32_t shared_ffn : {0U, 4U}) {
+    Calibration want = mixture_calibration(shared_ffn);
+    for (const bool probed : {false, true}) {
+      if (probed) {
+        want.n_probe_rows = 256;
+        want.probes = {{TensorKind::kExpertUp, 1, 1, {QuantType::kQ4Super, 32}, 1e-5}};
+      }
+      const std::vector<std::byte> bytes = bytes_of(want);
+      EXPECT_EQ(load_le<std::uint32_t>(bytes, 4), 3U);
+      const auto got = decode_calibration(bytes);
+      ASSERT_TRUE(got) << got.error().message();
+      expect_equal(*got, want);
+    }
+  }
+}
+
+// Offsets of docs/calibration-files.md.
+TEST_F(CalibrationFileTest, DamagedExpertsAreRefusedByName) {
+  const std::vector<std::byte> whole = bytes_of(mixture_calibration());
+  constexpr std::size_t kMixture = 136;
+  constexpr std::size_t kLayer0 = kMixture + 12 + 2 * 4;
+  constexpr std::size_t kExpert0 = kLayer0 + (16 + 4 * (5 + 6 + 5 + 7)) + 16 + 4 * (5 + 6 + 5 + 4);
+  const auto expect_damage = [&](std::size_t offset, auto value, const std::string& message) {
+    std::vector<std::byte> bytes = whole;
+    store_le(MutableByteSpan(bytes), offset, value);
+    repair(bytes);
+    expect_refused(bytes, StatusCode::kCorrupt, message);
+  };
+  expect_damage(kMixture, 0U, "experts: 0, expected 1 to 65536");
+  expect_damage(kMixture, 4U, "expected");  // the size of the file
+  expect_damage(kMixture + 4, 0U, "FFN size of experts: 0");
+  expect_damage(kMixture + 8, 1U << 25, "FFN size of the shared expert: 33554432");
+  expect_damage(kMixture + 12, 2U, "layer 0: whether it has experts: 2");
+  expect_damage(kMixture + 12, 1U, "expected");  // the size of the file
+  expect_damage(kExpert0, std::uint64_t{65409}, "layer 1, expert 0: 65409 rows");
+  expect_damage(kExpert0 + 8, -1.0F, "layer 1, expert 0: largest magnitude -1");
+  expect_damage(kExpert0 + 8, std::numeric_limits<float>::quiet_NaN(), "expert 0: largest");
+  expect_damage(kExpert0 + 12, -2.0F, "layer 1, expert 0: mean square -2");
+  for (std::size_t n = 0; n < whole.size(); n += 3) {
+    EXPECT_FALSE(decode_calibration(ByteSpan(whole).first(n), {.verify_crc = false})) << n;
+  }
 }
 
 TEST_F(CalibrationFileTest, ProbesComeBackAsWritten) {
@@ -258,7 +338,7 @@ TEST_F(CalibrationFileTest, WrongFieldsAreNamed) {
   constexpr float kNan = std::numeric_limits<float>::quiet_NaN();
   constexpr double kInfinity = std::numeric_limits<double>::infinity();
   expect_refused(with(0, 'q'), StatusCode::kCorrupt, "not a calibration file");
-  expect_refused(with(4, std::uint32_t{3}), StatusCode::kUnsupported, "version 3");
+  expect_refused(with(4, std::uint32_t{4}), StatusCode::kUnsupported, "version 4");
   expect_refused(with(4, std::uint32_t{2}), StatusCode::kCorrupt, "for its shape");
   expect_refused(with(8, '\0'), StatusCode::kCorrupt, "architecture");
   expect_refused(with(8, 'L'), StatusCode::kCorrupt, "architecture");
@@ -329,7 +409,7 @@ TEST(CalibrationTest, ColumnsHaveTheWeightsOfTheirInputs) {
   const auto importance = column_importance(calibration);
   ASSERT_TRUE(importance) << importance.error().message();
   const auto expect = [&](TensorKind kind, std::uint32_t layer, const std::vector<float>& want) {
-    const std::span<const float> got = importance->find(kind, layer, want.size());
+    const std::span<const float> got = importance->find({kind, layer}, want.size());
     EXPECT_EQ(std::vector<float>(got.begin(), got.end()), want) << tensor_kind_name(kind);
   };
   for (std::uint32_t layer = 0; layer < 2; ++layer) {
@@ -343,13 +423,36 @@ TEST(CalibrationTest, ColumnsHaveTheWeightsOfTheirInputs) {
     expect(TensorKind::kFfnDown, layer, means[3]);
   }
   expect(TensorKind::kTokenEmbedding, 0, calibration.head_mean_squares);
-  EXPECT_THAT(importance->find(TensorKind::kHead, 0, 5), IsEmpty());
+  EXPECT_THAT(importance->find({TensorKind::kHead, 0}, 5), IsEmpty());
   Calibration untied = calibration;
   untied.model.tied_head = false;
   const auto with_head = column_importance(untied);
   ASSERT_TRUE(with_head);
-  EXPECT_THAT(with_head->find(TensorKind::kHead, 0, 5), SizeIs(5));
-  EXPECT_THAT(with_head->find(TensorKind::kTokenEmbedding, 0, 5), IsEmpty());
+  EXPECT_THAT(with_head->find({TensorKind::kHead, 0}, 5), SizeIs(5));
+  EXPECT_THAT(with_head->find({TensorKind::kTokenEmbedding, 0}, 5), IsEmpty());
+}
+
+// 48 and 16 rows, and 16 of the mean of both: of the first column (48 * 1 + 16 * 5) / 64 = 2.
+TEST(CalibrationTest, ExpertsHaveTheirOwnMeansAndRowsOfTheirLayers) {
+  const auto importance = column_importance(mixture_calibration());
+  ASSERT_TRUE(importance) << importance.error().message();
+  const auto first = [&](TensorKind kind, std::uint16_t expert, std::size_t n_cols) {
+    const std::span<const float> found = importance->find({kind, 1, expert}, n_cols);
+    return found.empty() ? -1.0F : found.front();
+  };
+  EXPECT_FLOAT_EQ(first(TensorKind::kExpertGate, 0, 5), (48.0F * 1.0F + 16.0F * 2.0F) / 64.0F);
+  EXPECT_FLOAT_EQ(first(TensorKind::kExpertUp, 1, 5), (16.0F * 5.0F + 16.0F * 2.0F) / 32.0F);
+  EXPECT_FLOAT_EQ(first(TensorKind::kExpertUp, 2, 5), 2.0F);
+  EXPECT_FLOAT_EQ(first(TensorKind::kExpertDown, 2, 2), 5.0F);
+  EXPECT_FLOAT_EQ(first(TensorKind::kSharedDown, 0, 4), 0.5F);
+  EXPECT_THAT(importance->find({TensorKind::kExpertUp, 0, 0}, 5), IsEmpty());
+}
+
+TEST(CalibrationTest, CountsExpertsThatNoRowChose) {
+  const ExpertCoverage coverage = expert_coverage(mixture_calibration());
+  EXPECT_EQ(coverage.n_experts, 3U);
+  EXPECT_EQ(coverage.n_unused, 1U);
+  EXPECT_EQ(expert_coverage(small_calibration()).n_experts, 0U);
 }
 
 TEST(CalibrationTest, UnseenColumnsKeepAShare) {
@@ -358,11 +461,11 @@ TEST(CalibrationTest, UnseenColumnsKeepAShare) {
   calibration.layers[1].mean_squares[0] = {0.0F, 0.0F, 0.0F, 0.0F, 0.0F};
   const auto importance = column_importance(calibration);
   ASSERT_TRUE(importance);
-  const std::span<const float> seen = importance->find(TensorKind::kAttnQ, 0, 5);
+  const std::span<const float> seen = importance->find({TensorKind::kAttnQ, 0}, 5);
   EXPECT_THAT(std::vector<float>(seen.begin(), seen.end()),
               ElementsAre(1e-4F, 5.0F, 1e-4F, 1e-4F, 1e-4F));
   // Nothing is known of rows that were all zero.
-  EXPECT_THAT(importance->find(TensorKind::kAttnQ, 1, 5), IsEmpty());
+  EXPECT_THAT(importance->find({TensorKind::kAttnQ, 1}, 5), IsEmpty());
 }
 
 TEST(CalibrationTest, ImportanceOfLayersIsWhatTheyAreMissedFor) {

@@ -22,30 +22,36 @@
 namespace qsf {
 
 ColumnSums::ColumnSums(const ModelSpec& spec)
-    : sums_(1 + std::size_t{spec.n_layers} * kInputsPerLayer), cosines_(spec.n_layers) {
+    : places_per_layer_(kInputsPerLayer + 2 * std::size_t{spec.n_experts}),
+      sums_(1 + spec.n_layers * places_per_layer_),
+      cosines_(spec.n_layers) {
+  const CalibratedModel shape = shape_of(spec);
   sums_[0].squares.resize(spec.hidden);
   for (std::uint32_t layer = 0; layer < spec.n_layers; ++layer) {
-    for (std::size_t i = 0; i < kInputsPerLayer; ++i) {
-      const auto input = static_cast<ProductInput>(i);
-      sums_[index(input, layer)].squares.resize(input_cols(spec, input));
-    }
+    for_each_place(shape, layer, [&](const InputPlace& place) {
+      sums_[index(place)].squares.resize(input_cols(shape, place));
+    });
   }
 }
 
 std::uint64_t ColumnSums::memory_bytes(const ModelSpec& spec) noexcept {
-  std::uint64_t n_cols = 0;
-  for (std::size_t i = 0; i < kInputsPerLayer; ++i) {
-    n_cols += input_cols(spec, static_cast<ProductInput>(i));
+  const CalibratedModel shape = shape_of(spec);
+  const std::uint64_t n_places = kInputsPerLayer + 2 * std::uint64_t{spec.n_experts};
+  std::uint64_t n_cols = spec.hidden;
+  for (std::uint32_t layer = 0; layer < spec.n_layers; ++layer) {
+    for_each_place(shape, layer,
+                   [&](const InputPlace& place) { n_cols += input_cols(shape, place); });
   }
-  return (n_cols * spec.n_layers + spec.hidden) * sizeof(double);
+  return n_cols * sizeof(double) + spec.n_layers * n_places * sizeof(Sums);
 }
 
-void ColumnSums::take_input(ProductInput input, std::uint32_t layer, std::span<const float> row) {
-  Sums& sums = sums_[index(input, layer)];
+void ColumnSums::take_input(const InputPlace& place, std::span<const float> row) {
+  Sums& sums = sums_[index(place)];
   QSF_CHECK(row.size() == sums.squares.size());
   for (std::size_t c = 0; c < row.size(); ++c) {
     const double value = row[c];
     sums.squares[c] += value * value;
+    sums.largest = std::max(sums.largest, std::fabs(row[c]));
   }
   ++sums.n_rows;
 }
@@ -71,12 +77,13 @@ std::vector<MutableByteSpan> ColumnSums::parts() {
   for (Sums& sums : sums_) {
     parts.push_back(std::as_writable_bytes(std::span(sums.squares)));
     parts.push_back(std::as_writable_bytes(std::span(&sums.n_rows, 1)));
+    parts.push_back(std::as_writable_bytes(std::span(&sums.largest, 1)));
   }
   return parts;
 }
 
-std::vector<float> ColumnSums::mean_squares(ProductInput input, std::uint32_t layer) const {
-  const Sums& sums = sums_[index(input, layer)];
+std::vector<float> ColumnSums::mean_squares(const InputPlace& place) const {
+  const Sums& sums = sums_[index(place)];
   std::vector<float> means(sums.squares.size());
   if (sums.n_rows == 0) return means;
   for (std::size_t c = 0; c < means.size(); ++c) {
@@ -95,7 +102,7 @@ double ColumnSums::mean_cosine(std::uint32_t layer) const noexcept {
 
 namespace {
 
-constexpr std::string_view kMagicAndVersion = "QSFG\1";
+constexpr std::string_view kMagicAndVersion = "QSFG\2";
 
 template <typename T>
 MutableByteSpan bytes_of(T& value) {
@@ -164,8 +171,23 @@ bool is_finite(std::span<const float> values) {
 // How often a run writes its state while it sums columns.
 constexpr std::size_t kStatesPerPass = 16;
 
+std::vector<ExpertCalibration> expert_means(const ColumnSums& sums, std::uint32_t layer,
+                                            std::uint32_t n_experts) {
+  std::vector<ExpertCalibration> experts;
+  for (std::uint32_t e = 0; e < n_experts; ++e) {
+    const InputPlace gate_up = {ProductInput::kGateUp, layer, e};
+    const InputPlace down = {ProductInput::kDown, layer, e};
+    QSF_CHECK(sums.n_rows(gate_up) == sums.n_rows(down));
+    experts.push_back({.n_rows = sums.n_rows(gate_up),
+                       .largest = sums.largest(down),
+                       .gate_up_mean_squares = sums.mean_squares(gate_up),
+                       .down_mean_squares = sums.mean_squares(down)});
+  }
+  return experts;
+}
+
 // Sets the results of the sums of all windows.
-void fill_means(const RunState& state, Calibration& calibration) {
+void fill_means(const RunState& state, const ModelSpec& spec, Calibration& calibration) {
   for (const double loss : state.losses) calibration.loss += loss;
   calibration.loss /= static_cast<double>(calibration.n_rows);
   calibration.layers.resize(state.skip_losses.size());
@@ -173,13 +195,15 @@ void fill_means(const RunState& state, Calibration& calibration) {
     LayerCalibration& to = calibration.layers[layer];
     to.cosine = state.sums.mean_cosine(layer);
     for (std::size_t i = 0; i < kInputsPerLayer; ++i) {
-      const auto input = static_cast<ProductInput>(i);
-      QSF_CHECK(state.sums.n_rows(input, layer) == calibration.n_rows);
-      to.mean_squares[i] = state.sums.mean_squares(input, layer);
+      const InputPlace place = {static_cast<ProductInput>(i), layer};
+      to.mean_squares[i] = state.sums.mean_squares(place);
+      QSF_CHECK(to.mean_squares[i].empty() || state.sums.n_rows(place) == calibration.n_rows);
     }
+    if (spec.has_experts(layer)) to.experts = expert_means(state.sums, layer, spec.n_experts);
   }
-  QSF_CHECK(state.sums.n_rows(ProductInput::kHead, 0) == calibration.n_rows);
-  calibration.head_mean_squares = state.sums.mean_squares(ProductInput::kHead, 0);
+  const InputPlace head = {ProductInput::kHead};
+  QSF_CHECK(state.sums.n_rows(head) == calibration.n_rows);
+  calibration.head_mean_squares = state.sums.mean_squares(head);
 }
 
 // Tells the least budget, in whole MB, in which the model runs beside other bytes.
@@ -214,6 +238,10 @@ Status check_finite(const Calibration& calibration) {
   bool finite = is_finite(calibration.head_mean_squares) && is_loss(calibration.loss);
   for (const LayerCalibration& layer : calibration.layers) {
     for (const std::vector<float>& means : layer.mean_squares) finite = finite && is_finite(means);
+    for (const ExpertCalibration& expert : layer.experts) {
+      finite = finite && std::isfinite(expert.largest) && is_finite(expert.gate_up_mean_squares) &&
+               is_finite(expert.down_mean_squares);
+    }
     finite = finite && is_loss(layer.skip_loss);
   }
   if (finite) return ok_status();
@@ -310,7 +338,7 @@ Result<Calibration> StatisticsCollector::run(std::span<const TokenId> tokens,
   done_rows_ += state.n_skipped * calibration.n_skip_rows;
   total_rows_ = calibration.n_rows + n_layers * calibration.n_skip_rows;
   QSF_RETURN_IF_ERROR(sum_columns(tokens, state, state_path));
-  fill_means(state, calibration);
+  fill_means(state, engine_->spec(), calibration);
   QSF_RETURN_IF_ERROR(check_finite(calibration));
   QSF_RETURN_IF_ERROR(leave_out_layers(tokens, n_skip_windows, state, state_path));
   for (std::uint32_t layer = 0; layer < n_layers; ++layer) {

@@ -43,7 +43,7 @@ class ColumnSums final : public RowConsumer {
   explicit ColumnSums(const ModelSpec& spec);
   static std::uint64_t memory_bytes(const ModelSpec& spec) noexcept;
 
-  void take_input(ProductInput input, std::uint32_t layer, std::span<const float> row) override;
+  void take_input(const InputPlace& place, std::span<const float> row) override;
   void take_layer(std::uint32_t layer, std::span<const float> in,
                   std::span<const float> out) override;
 
@@ -51,11 +51,13 @@ class ColumnSums final : public RowConsumer {
   std::vector<MutableByteSpan> parts();
 
   // Returns the number of summed rows.
-  std::uint64_t n_rows(ProductInput input, std::uint32_t layer) const noexcept {
-    return sums_[index(input, layer)].n_rows;
+  std::uint64_t n_rows(const InputPlace& place) const noexcept {
+    return sums_[index(place)].n_rows;
   }
+  // Returns the largest magnitude of a value; 0 without rows.
+  float largest(const InputPlace& place) const noexcept { return sums_[index(place)].largest; }
   // Returns the mean square of each column; zeros without rows.
-  std::vector<float> mean_squares(ProductInput input, std::uint32_t layer) const;
+  std::vector<float> mean_squares(const InputPlace& place) const;
   // Returns the mean cosine of a layer's input and output; 1 without rows.
   double mean_cosine(std::uint32_t layer) const noexcept;
 
@@ -63,17 +65,24 @@ class ColumnSums final : public RowConsumer {
   struct Sums {
     std::vector<double> squares;  // [input_cols]
     std::uint64_t n_rows = 0;
+    float largest = 0.0F;
   };
   struct Cosines {
     double sum = 0.0;
     std::uint64_t n_rows = 0;
   };
-  static std::size_t index(ProductInput input, std::uint32_t layer) noexcept {
-    // The head comes first.
-    if (input == ProductInput::kHead) return 0;
-    return 1 + layer * kInputsPerLayer + static_cast<std::size_t>(input);
+  // The head comes first; the places of a layer as for_each_place() visits them.
+  std::size_t index(const InputPlace& place) const noexcept {
+    if (place.input == ProductInput::kHead) return 0;
+    const std::size_t layer = 1 + std::size_t{place.layer} * places_per_layer_;
+    if (place.expert == InputPlace::kNoExpert) {
+      return layer + static_cast<std::size_t>(place.input);
+    }
+    const std::size_t down = place.input == ProductInput::kDown ? 1 : 0;
+    return layer + kInputsPerLayer + 2 * std::size_t{place.expert} + down;
   }
 
+  std::size_t places_per_layer_;
   std::vector<Sums> sums_;
   std::vector<Cosines> cosines_;  // by layer
 };

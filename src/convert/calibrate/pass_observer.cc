@@ -17,7 +17,7 @@ void PassObserver::pass_began(std::span<const Row> rows) {
   n_rows_ = static_cast<std::uint32_t>(rows.size());
   layer_ = first_layer_;
   in_layer_ = false;
-  input_.reset();
+  place_.reset();
 }
 
 void PassObserver::operator_ended(Backend& backend, const OperatorEvent& event) {
@@ -29,8 +29,9 @@ void PassObserver::operator_ended(Backend& backend, const OperatorEvent& event) 
   const bool norm = event.kind == OperatorKind::kNorm && !event.listed;
   if (norm && !in_layer_) begin_layer(backend, event);
   if (event.product != nullptr) take_product(backend, event);
-  // With a norm after the sublayer the output is added by a separate operator.
-  if (event.kind == OperatorKind::kResidual && input_ == ProductInput::kDown) end_layer(backend);
+  // With a norm after the sublayer, and with experts, the output is added by a separate operator.
+  const bool added = event.kind == OperatorKind::kResidual && event.out.id == hidden_.id;
+  if (added && place_ && place_->input == ProductInput::kDown) end_layer(backend);
 }
 
 void PassObserver::begin_layer(Backend& backend, const OperatorEvent& event) {
@@ -47,16 +48,16 @@ void PassObserver::begin_layer(Backend& backend, const OperatorEvent& event) {
 void PassObserver::take_product(Backend& backend, const OperatorEvent& event) {
   const std::optional<ProductInput> input = product_input_of(event.kind);
   if (!input) return;
-  const bool again = input == input_;
-  input_ = input;
+  const MatmulArgs& args = *event.product;
+  const InputPlace place = {*input, input == ProductInput::kHead ? 0 : layer_, args.expert};
+  const bool again = place_ == place;
+  place_ = place;
   if (!again && consumer_ != nullptr) {
     const std::uint32_t n_cols = event.parts.front().n_cols;
-    const std::uint32_t layer = input == ProductInput::kHead ? 0 : layer_;
     for (std::uint32_t row = 0; row < event.n_rows; ++row) {
-      consumer_->take_input(*input, layer, backend.read_row(event.product->in, row).first(n_cols));
+      consumer_->take_input(place, backend.read_row(args.in, row).first(n_cols));
     }
   }
-  const MatmulArgs& args = *event.product;
   if (input != ProductInput::kDown || args.epilogue.add_to.id == Buffer::kNone) return;
   std::uint64_t n_done = args.targets.front().n_rows_done;
   for (const ProductPart& part : event.parts) n_done += part.n_rows;
@@ -71,7 +72,7 @@ void PassObserver::end_layer(Backend& backend) {
     if (skipped_ == layer_) backend.upload_row(hidden_, row, in);
   }
   in_layer_ = false;
-  input_.reset();
+  place_.reset();
   ++layer_;
 }
 

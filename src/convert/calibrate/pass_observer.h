@@ -27,8 +27,8 @@ class RowConsumer {
  public:
   virtual ~RowConsumer() = default;
 
-  // `layer` is 0 for the head. Shapes  row [input_cols]
-  virtual void take_input(ProductInput input, std::uint32_t layer, std::span<const float> row) = 0;
+  // Shapes  row [input_cols]
+  virtual void take_input(const InputPlace& place, std::span<const float> row) = 0;
   // The residual stream before and after a layer. Shapes  in, out [hidden]
   virtual void take_layer(std::uint32_t layer, std::span<const float> in,
                           std::span<const float> out) = 0;
@@ -69,9 +69,9 @@ class PassObserver final : public OperatorObserver {
   std::uint32_t n_rows_ = 0;  // of the pass
   std::uint32_t layer_ = 0;
   bool in_layer_ = false;
-  std::optional<ProductInput> input_;  // of the last product
-  Buffer hidden_;                      // the residual stream
-  std::vector<float> before_;          // [n_rows, hidden], in front of the layer
+  std::optional<InputPlace> place_;  // of the last product
+  Buffer hidden_;                    // the residual stream
+  std::vector<float> before_;        // [n_rows, hidden], in front of the layer
 };
 
 }  // namespace qsf

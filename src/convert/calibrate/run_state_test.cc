@@ -41,7 +41,7 @@ RunState some_state() {
   state.losses = {1.5, 2.5, 0.0};
   state.skip_losses = {0.25, 0.0};
   const std::vector<float> row = {1.0F, 2.0F, 3.0F, 4.0F};
-  state.sums.take_input(ProductInput::kQkv, 1, row);
+  state.sums.take_input({ProductInput::kQkv, 1}, row);
   state.sums.take_layer(0, row, row);
   return state;
 }
@@ -71,8 +71,8 @@ TEST_F(RunStateTest, ComesBack) {
   EXPECT_EQ(again.n_skipped, 1U);
   EXPECT_EQ(again.losses, state.losses);
   EXPECT_EQ(again.skip_losses, state.skip_losses);
-  EXPECT_EQ(again.sums.n_rows(ProductInput::kQkv, 1), 1U);
-  EXPECT_EQ(again.sums.mean_squares(ProductInput::kQkv, 1),
+  EXPECT_EQ(again.sums.n_rows({ProductInput::kQkv, 1}), 1U);
+  EXPECT_EQ(again.sums.mean_squares({ProductInput::kQkv, 1}),
             (std::vector<float>{1.0F, 4.0F, 9.0F, 16.0F}));
   EXPECT_EQ(again.sums.mean_cosine(0), state.sums.mean_cosine(0));
   EXPECT_EQ(bytes_in(again, path_), bytes);

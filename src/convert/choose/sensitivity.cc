@@ -108,6 +108,7 @@ Result<std::vector<TensorGroup>> sensitivity_groups(const ModelSource& source) {
   std::size_t n_others = 0;
   for (const SourcePlace& t : tensors_of(source)) {
     if (t.source->rows == 1 || t.source->kind == TensorKind::kPositionEmbedding) continue;
+    if (t.source->kind == TensorKind::kRouter) continue;  // stays f32
     const bool in_layer = t.section.kind == SectionKind::kLayer;
     if (in_layer) {
       QSF_ASSIGN_OR_RETURN(const bool ternary, is_natively_ternary(source, t));

@@ -13,6 +13,7 @@
 #include "convert/choose/allocation.h"
 #include "convert/choose/sensitivity.h"
 #include "convert/encode/encode_rows.h"
+#include "format/tensor_rules.h"
 #include "format/tile_plan.h"
 
 namespace qsf {
@@ -29,9 +30,14 @@ constexpr BlockFormat kCandidates[] = {
 // Rows on which the error of a format is measured. For 7 billion weights in groups of 1024 rows of
 // 4096 columns all formats take half a minute.
 constexpr std::uint32_t kMeasuredRows = 512;
+// Of each of many experts.
+constexpr std::uint32_t kLeastMeasuredRows = 32;
 
+// Matrices that get one format: those of a kind in a layer. There is one, or one for each expert:
+// slots of the expert cache are of one size, so narrower experts beside wider ones would save reads
+// but no memory.
 struct Matrix {
-  SourcePlace place;
+  std::vector<SourcePlace> places;
   std::size_t group = 0;
   bool keeps_codes = false;  // one of `formats` is the source's own, which loses nothing
   std::vector<BlockFormat> formats;
@@ -39,6 +45,10 @@ struct Matrix {
   std::vector<double> probed;  // the same of the probes of its group
   std::vector<AllocationChoice> choices;
 };
+
+std::uint64_t n_weights(const Matrix& matrix) noexcept {
+  return matrix.places.size() * matrix.places.front().n_weights();
+}
 
 class Planner {
  public:
@@ -60,14 +70,18 @@ class Planner {
 
  private:
   Status take_matrices();
+  void add_place(const SourcePlace& place, std::size_t group);
   Status take_choices(Matrix& matrix);
   Status measure_all();
   Status measure(Matrix& matrix);
   std::vector<std::vector<AllocationChoice>> items() const;
+  Result<ErrorSums> sums_of(const SourcePlace& place, BlockFormat format,
+                            std::uint32_t max_rows) const;
   Result<double> error_of(const Matrix& matrix, BlockFormat format) const;
   void estimate_costs();
   void estimate_costs_by_error();
   Result<std::uint64_t> tensor_bytes(const SourcePlace& t, BlockFormat format) const;
+  double uses_of(const SourcePlace& place) const;
   Result<TargetPlan> plan_of(const Allocation& allocation);
   std::vector<const Probe*> probes_of(const TensorGroup& group) const;
 
@@ -101,31 +115,54 @@ Status Planner::take_matrices() {
           "--target-size",
           std::string(tensor_kind_name(groups_[g].kind)).c_str(), groups_[g].first_layer);
     }
-    for (const SourcePlace& place : groups_[g].members) {
-      Matrix matrix;
-      matrix.place = place;
-      matrix.group = g;
-      matrices_.push_back(std::move(matrix));
-    }
+    for (const SourcePlace& place : groups_[g].members) add_place(place, g);
   }
   std::ranges::stable_sort(matrices_, {}, [](const Matrix& m) {
-    return std::pair(m.place.section.kind, m.place.section.layer);
+    return std::pair(m.places.front().section.kind, m.places.front().section.layer);
   });
   for (Matrix& matrix : matrices_) QSF_RETURN_IF_ERROR(take_choices(matrix));
   return ok_status();
 }
 
+// Experts stand side by side.
+void Planner::add_place(const SourcePlace& place, std::size_t group) {
+  if (is_expert(place.source->kind) && !matrices_.empty()) {
+    Matrix& last = matrices_.back();
+    const SourcePlace& first = last.places.front();
+    if (first.source->kind == place.source->kind && first.section.layer == place.section.layer) {
+      last.places.push_back(place);
+      return;
+    }
+  }
+  Matrix matrix;
+  matrix.places.push_back(place);
+  matrix.group = group;
+  matrices_.push_back(std::move(matrix));
+}
+
+// The format in which the source holds all matrices of a list.
+std::optional<BlockFormat> own_format(const ModelSource& source,
+                                      std::span<const SourcePlace> places) {
+  std::optional<BlockFormat> own;
+  for (const SourcePlace& t : places) {
+    const auto format = source.kept_format(t.section.kind, t.section.layer, t.index);
+    if (!format || (own && *own != *format)) return std::nullopt;
+    own = format;
+  }
+  return own;
+}
+
 Status Planner::take_choices(Matrix& matrix) {
-  const SourcePlace& t = matrix.place;
   matrix.formats.assign(std::begin(kCandidates), std::end(kCandidates));
-  const auto own = source_.kept_format(t.section.kind, t.section.layer, t.index);
+  const auto own = own_format(source_, matrix.places);
   matrix.keeps_codes = own && !is_float_type(own->type);
   if (matrix.keeps_codes && std::ranges::find(matrix.formats, *own) == matrix.formats.end()) {
     matrix.formats.push_back(*own);
   }
   for (const BlockFormat format : matrix.formats) {
     AllocationChoice choice;
-    QSF_ASSIGN_OR_RETURN(choice.bytes, tensor_bytes(t, format));
+    QSF_ASSIGN_OR_RETURN(choice.bytes, tensor_bytes(matrix.places.front(), format));
+    choice.bytes *= matrix.places.size();
     matrix.choices.push_back(choice);
   }
   return ok_status();
@@ -134,12 +171,12 @@ Status Planner::take_choices(Matrix& matrix) {
 Status Planner::measure_all() {
   TranscodeProgress progress;
   progress.stage = "measuring";
-  for (const Matrix& matrix : matrices_) progress.total_weights += matrix.place.n_weights();
+  for (const Matrix& matrix : matrices_) progress.total_weights += n_weights(matrix);
   for (Matrix& matrix : matrices_) {
-    progress.section = std::string(tensor_kind_name(matrix.place.source->kind));
+    progress.section = std::string(tensor_kind_name(matrix.places.front().source->kind));
     if (on_progress_) on_progress_(progress);
     QSF_RETURN_IF_ERROR(measure(matrix));
-    progress.done_weights += matrix.place.n_weights();
+    progress.done_weights += n_weights(matrix);
   }
   if (calibration_ == nullptr) {
     estimate_costs_by_error();
@@ -149,19 +186,42 @@ Status Planner::measure_all() {
   return ok_status();
 }
 
-Result<double> Planner::error_of(const Matrix& matrix, BlockFormat format) const {
+Result<ErrorSums> Planner::sums_of(const SourcePlace& place, BlockFormat format,
+                                   std::uint32_t max_rows) const {
   const RowEncoding encoding = {
-      format, quant_options(options_.rounding, options_.importance, matrix.place), nullptr};
-  QSF_ASSIGN_OR_RETURN(const ErrorSums sums, measure_errors(source_, matrix.place, encoding,
-                                                            {.n_threads = options_.n_threads,
-                                                             .max_rows = kMeasuredRows,
-                                                             .cancel = options_.cancel}));
-  return sums.weighted_error();
+      format, quant_options(options_.rounding, options_.importance, place), nullptr};
+  return measure_errors(
+      source_, place, encoding,
+      {.n_threads = options_.n_threads, .max_rows = max_rows, .cancel = options_.cancel});
+}
+
+// Of experts: the squared error of all their outputs over the squared outputs, so an expert counts
+// by the rows that chose it and by the size of what it adds to them.
+Result<double> Planner::error_of(const Matrix& matrix, BlockFormat format) const {
+  const auto n_places = static_cast<std::uint32_t>(matrix.places.size());
+  const std::uint32_t max_rows = std::max(kMeasuredRows * 4 / n_places, kLeastMeasuredRows);
+  double squares = 0.0;
+  double errors = 0.0;
+  for (const SourcePlace& place : matrix.places) {
+    QSF_ASSIGN_OR_RETURN(const ErrorSums sums,
+                         sums_of(place, format, n_places == 1 ? kMeasuredRows : max_rows));
+    const double weight = uses_of(place);
+    squares += weight * sums.weighted_ww;
+    errors += weight * sums.weighted_dd;
+  }
+  return squares > 0.0 ? errors / squares : 0.0;
+}
+
+// How many rows of the calibration set a matrix multiplied, if that is known.
+double Planner::uses_of(const SourcePlace& place) const {
+  if (calibration_ == nullptr || !is_expert(place.source->kind)) return 1.0;
+  const ExpertCalibration& expert =
+      calibration_->layers[place.section.layer].experts[place.source->expert];
+  return static_cast<double>(expert.n_rows);
 }
 
 Status Planner::measure(Matrix& matrix) {
-  const SourcePlace& t = matrix.place;
-  const auto own = source_.kept_format(t.section.kind, t.section.layer, t.index);
+  const auto own = own_format(source_, matrix.places);
   for (const BlockFormat format : matrix.formats) {
     double error = 0.0;
     if (!matrix.keeps_codes || format != *own) {
@@ -185,12 +245,10 @@ Status Planner::measure(Matrix& matrix) {
 // The squared error of all weights relative to their energy, as if every matrix had the same mean
 // square: what a matrix adds is its own relative squared error times its share of the weights.
 void Planner::estimate_costs_by_error() {
-  double n_weights = 0.0;
-  for (const Matrix& matrix : matrices_) {
-    n_weights += static_cast<double>(matrix.place.n_weights());
-  }
+  double n_all = 0.0;
+  for (const Matrix& matrix : matrices_) n_all += static_cast<double>(n_weights(matrix));
   for (Matrix& matrix : matrices_) {
-    const double share = static_cast<double>(matrix.place.n_weights()) / n_weights;
+    const double share = static_cast<double>(n_weights(matrix)) / n_all;
     for (std::size_t i = 0; i < matrix.choices.size(); ++i) {
       matrix.choices[i].cost = share * matrix.errors[i];
     }
@@ -201,7 +259,7 @@ void Planner::estimate_costs_by_error() {
 void Planner::estimate_costs() {
   for (std::size_t g = 0; g < groups_.size(); ++g) {
     const std::vector<const Probe*> probes = probes_of(groups_[g]);
-    const auto n_members = static_cast<double>(groups_[g].members.size());
+    const auto n_members = static_cast<double>(std::ranges::count(matrices_, g, &Matrix::group));
     std::vector<double> divergences;
     std::vector<double> errors(probes.size());
     for (const Probe* probe : probes) divergences.push_back(probe->divergence / n_members);
@@ -237,9 +295,11 @@ Result<TargetPlan> Planner::plan_of(const Allocation& allocation) {
     const Matrix& matrix = matrices_[i];
     const std::size_t choice = allocation.choices[i];
     const AllocationChoice& chosen = matrix.choices[choice];
-    plan.tensors.push_back({matrix.place, matrix.formats[choice], chosen.bytes, chosen.cost});
-    QSF_RETURN_IF_ERROR(plan.formats.set(matrix.place.source->kind, matrix.place.section.layer,
-                                         matrix.formats[choice]));
+    const SourcePlace& first = matrix.places.front();
+    plan.tensors.push_back({first, matrix.formats[choice], chosen.bytes, chosen.cost,
+                            static_cast<std::uint32_t>(matrix.places.size())});
+    QSF_RETURN_IF_ERROR(
+        plan.formats.set(first.source->kind, first.section.layer, matrix.formats[choice]));
   }
   plan.divergence = allocation.cost;
   options_.formats = &plan.formats;
@@ -257,9 +317,6 @@ std::vector<std::vector<AllocationChoice>> Planner::items() const {
 }
 
 Result<TargetPlan> Planner::smallest() {
-  if (source_.spec().n_experts != 0) {
-    return unsupported("--target-size: not for a model with experts in this version");
-  }
   QSF_RETURN_IF_ERROR(take_matrices());
   const std::vector<std::vector<AllocationChoice>> choices = items();
   QSF_ASSIGN_OR_RETURN(const Allocation allocation, allocate(choices, fewest_bytes(choices)));

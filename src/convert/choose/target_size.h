@@ -25,12 +25,15 @@
 
 namespace qsf {
 
-// The choice for one matrix.
+// The choice for one matrix, or for those of all experts of a layer.
 struct TargetTensor {
-  SourcePlace place;
+  SourcePlace place;  // the first expert's
   BlockFormat format{QuantType::kF32, 4};
   std::uint64_t bytes = 0;  // in the file
   double divergence = 0.0;  // the cost of the format: in nats, or a relative squared error
+  std::uint32_t n_matrices = 1;
+
+  std::uint64_t n_weights() const noexcept { return n_matrices * place.n_weights(); }
 };
 
 struct TargetPlan {

@@ -17,6 +17,7 @@
 
 #include "base/rng.h"
 #include "convert/choose/sensitivity.h"
+#include "format/tensor_rules.h"
 #include "import/hf/hf_model.h"
 #include "import/testing/hf_folder.h"
 
@@ -176,6 +177,80 @@ TEST_F(TargetSizeTest, CostsEqualTheSensitivities) {
   const auto with_others = plan(1U << 20);
   ASSERT_TRUE(with_others) << with_others.error().message();
   EXPECT_EQ(with_others->divergence, own->divergence);
+}
+
+// A tiny llama of one layer with four experts of random weights.
+std::string mixture_config() {
+  std::string config = equal_layers_config(1);
+  config.replace(config.find("LlamaForCausalLM"), 16, "MixtralForCausalLM");
+  return config.insert(1, R"("num_local_experts":4,"num_experts_per_tok":2,)");
+}
+TestTensors mixture_tensors() {
+  TestTensors tensors;
+  for (const auto& [name, tensor] : equal_layers(1)) {
+    if (name.find(".mlp.") == std::string::npos) tensors[name] = tensor;
+  }
+  Rng rng(11);
+  const std::string moe = "model.layers.0.block_sparse_moe.";
+  tensors[moe + "gate.weight"] = random_tensor({4, 16}, rng);
+  for (int e = 0; e < 4; ++e) {
+    const std::string at = moe + "experts." + std::to_string(e) + ".";
+    tensors[at + "w1.weight"] = random_tensor({20, 16}, rng);
+    tensors[at + "w3.weight"] = random_tensor({20, 16}, rng);
+    tensors[at + "w2.weight"] = random_tensor({16, 20}, rng);
+  }
+  return tensors;
+}
+
+// The experts of a layer have one format for each of their matrices; the router stays as it is.
+TEST_F(TargetSizeTest, ExpertsOfALayerShareTheirFormats) {
+  make_model(mixture_config(), mixture_tensors());
+  calibration_.layers.resize(1);
+  calibration_.layers[0].experts.assign(4, {.n_rows = 5});
+  const std::uint64_t least = smallest();
+  for (const std::uint64_t more : {0U, 4096U, 1000000U}) {
+    const auto planned = plan(least + more);
+    ASSERT_TRUE(planned) << planned.error().message();
+    EXPECT_LE(planned->file_bytes, least + more);
+    EXPECT_EQ(planned->tensors.size(), 4 + 3 + 1U);
+    for (const TargetTensor& t : planned->tensors) {
+      const TensorKind kind = t.place.source->kind;
+      EXPECT_EQ(t.n_matrices, is_expert(kind) ? 4U : 1U) << tensor_kind_name(kind);
+      EXPECT_NE(kind, TensorKind::kRouter);
+      EXPECT_GE(t.bytes, t.n_matrices * 4096U);  // a page at least
+    }
+    TranscodeOptions options = options_;
+    options.preset = QuantPreset::kKeep;
+    options.formats = &planned->formats;
+    const auto report = transcode(*model_, folder_.file("out.qsf"), options);
+    ASSERT_TRUE(report) << report.error().message();
+    EXPECT_EQ(std::filesystem::file_size(folder_.file("out.qsf")), planned->file_bytes);
+  }
+}
+
+// An expert counts by the rows that chose it: the third has four values alone, which two bits hold.
+TEST_F(TargetSizeTest, ExpertsThatAreUsedDecide) {
+  TestTensors tensors = mixture_tensors();
+  for (auto& [name, tensor] : tensors) {
+    if (name.find("experts.2.") == std::string::npos) continue;
+    for (std::size_t i = 0; i < tensor.values.size(); ++i) {
+      tensor.values[i] = 0.25F * static_cast<float>(static_cast<int>(i * 7 % 4)) - 0.375F;
+    }
+  }
+  make_model(mixture_config(), tensors);
+  calibration_.layers.resize(1);
+  const auto divergence_with = [&](std::size_t used) {
+    calibration_.layers[0].experts.assign(4, {});
+    calibration_.layers[0].experts[used].n_rows = 9;
+    const auto planned = plan(smallest());
+    EXPECT_TRUE(planned) << planned.error().message();
+    double sum = 0.0;
+    for (const TargetTensor& t : planned->tensors) {
+      if (is_expert(t.place.source->kind)) sum += t.divergence;
+    }
+    return sum;
+  };
+  EXPECT_LT(divergence_with(2), 0.2 * divergence_with(1));
 }
 
 // Where layers are many, those that were probed together share what was measured: of equal layers

@@ -8,6 +8,7 @@
 
 #include <algorithm>
 #include <atomic>
+#include <compare>
 #include <cstddef>
 #include <cstdint>
 #include <map>
@@ -27,23 +28,32 @@
 
 namespace qsf {
 
+// A matrix of a model.
+struct MatrixPlace {
+  TensorKind kind = TensorKind::kAttnQ;
+  std::uint32_t layer = 0;   // 0 outside layers
+  std::uint16_t expert = 0;  // of the kinds that every expert has
+
+  friend auto operator<=>(const MatrixPlace&, const MatrixPlace&) = default;
+};
+
 // The importance of every column of every matrix: the mean square E[x^2] of its input over a
 // calibration set.
 class ColumnImportance {
  public:
-  // Sets the importance of the columns of one matrix; `layer` is 0 outside layers.
+  // Sets the importance of the columns of one matrix.
   // Shapes  weights [n_cols]
   // Fails   kInvalidArgument on a value that is negative or not finite
-  Status set(TensorKind kind, std::uint32_t layer, std::vector<float> weights);
+  Status set(const MatrixPlace& place, std::vector<float> weights);
 
   // Returns the importance of a matrix; empty when it was not set or has another number of columns.
   // Threads  any number at once, but not during set()
-  std::span<const float> find(TensorKind kind, std::uint32_t layer, std::size_t n_cols) const;
+  std::span<const float> find(const MatrixPlace& place, std::size_t n_cols) const;
 
   bool empty() const noexcept { return weights_.empty(); }
 
  private:
-  std::map<std::pair<TensorKind, std::uint32_t>, std::vector<float>> weights_;
+  std::map<MatrixPlace, std::vector<float>> weights_;
 };
 
 // The source of the factors of error compensation (convert/gptq/gptq.h) for a conversion.

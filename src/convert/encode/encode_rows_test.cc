@@ -17,21 +17,33 @@ using testing::IsEmpty;
 TEST(ColumnImportanceTest, FindsWhatWasSetForThatMatrixAndWidth) {
   ColumnImportance importance;
   EXPECT_TRUE(importance.empty());
-  ASSERT_TRUE(importance.set(TensorKind::kAttnQ, 3, {1.0F, 2.0F}).ok());
-  ASSERT_TRUE(importance.set(TensorKind::kHead, 0, {5.0F}).ok());
+  ASSERT_TRUE(importance.set({TensorKind::kAttnQ, 3}, {1.0F, 2.0F}).ok());
+  ASSERT_TRUE(importance.set({TensorKind::kHead, 0}, {5.0F}).ok());
   EXPECT_FALSE(importance.empty());
-  EXPECT_THAT(importance.find(TensorKind::kAttnQ, 3, 2), ElementsAre(1.0F, 2.0F));
-  EXPECT_THAT(importance.find(TensorKind::kHead, 0, 1), ElementsAre(5.0F));
-  EXPECT_THAT(importance.find(TensorKind::kAttnQ, 2, 2), IsEmpty());
-  EXPECT_THAT(importance.find(TensorKind::kAttnK, 3, 2), IsEmpty());
-  EXPECT_THAT(importance.find(TensorKind::kAttnQ, 3, 3), IsEmpty());
+  EXPECT_THAT(importance.find({TensorKind::kAttnQ, 3}, 2), ElementsAre(1.0F, 2.0F));
+  EXPECT_THAT(importance.find({TensorKind::kHead, 0}, 1), ElementsAre(5.0F));
+  EXPECT_THAT(importance.find({TensorKind::kAttnQ, 2}, 2), IsEmpty());
+  EXPECT_THAT(importance.find({TensorKind::kAttnK, 3}, 2), IsEmpty());
+  EXPECT_THAT(importance.find({TensorKind::kAttnQ, 3}, 3), IsEmpty());
+  EXPECT_THAT(importance.find({TensorKind::kAttnQ, 3, 1}, 2), IsEmpty());
+}
+
+TEST(ColumnImportanceTest, EveryExpertHasItsOwn) {
+  ColumnImportance importance;
+  ASSERT_TRUE(importance.set({TensorKind::kExpertUp, 2, 0}, {1.0F, 2.0F}).ok());
+  ASSERT_TRUE(importance.set({TensorKind::kExpertUp, 2, 1}, {3.0F, 4.0F}).ok());
+  const SourceTensor second = {
+      .kind = TensorKind::kExpertUp, .rows = 8, .cols = 2, .name = {}, .type = {}, .expert = 1};
+  const SourcePlace place = {{SectionKind::kLayer, 2}, 0, &second};
+  EXPECT_THAT(quant_options(Rounding::kSearch, &importance, place).importance,
+              ElementsAre(3.0F, 4.0F));
 }
 
 TEST(ColumnImportanceTest, RefusesWhatIsNoWeight) {
   ColumnImportance importance;
   for (const float bad :
        {-1.0F, std::numeric_limits<float>::infinity(), std::numeric_limits<float>::quiet_NaN()}) {
-    const Status status = importance.set(TensorKind::kFfnDown, 7, {0.0F, bad});
+    const Status status = importance.set({TensorKind::kFfnDown, 7}, {0.0F, bad});
     EXPECT_EQ(status.code(), StatusCode::kInvalidArgument);
     EXPECT_THAT(std::string(status.message()), HasSubstr("ffn_down, layer 7"));
     EXPECT_THAT(std::string(status.message()), HasSubstr("column 1"));

@@ -264,7 +264,7 @@ bool Transcoder::any_type_uses_importance() const {
       if (chosen.kept || chosen.natively_ternary || is_float_type(chosen.format.type)) continue;
       if (options_.compensation != nullptr && sections_[s].kind == SectionKind::kLayer) return true;
       if (searches && uses_importance(chosen.format.type) &&
-          !options_.importance->find(t.kind, sections_[s].layer, t.cols).empty()) {
+          !options_.importance->find({t.kind, sections_[s].layer, t.expert}, t.cols).empty()) {
         return true;
       }
     }

@@ -178,7 +178,7 @@ TEST(TranscodeTest, RoundingAndImportanceReachTheEncoderOfTheirMatrix) {
   ColumnImportance importance;
   std::vector<float> weights(16);
   for (std::size_t c = 0; c < weights.size(); ++c) weights[c] = c == 5 ? 1e6F : 1.0F;
-  ASSERT_TRUE(importance.set(TensorKind::kAttnQ, 1, weights).ok());
+  ASSERT_TRUE(importance.set({TensorKind::kAttnQ, 1}, weights).ok());
   TranscodeOptions options;
   options.preset = QuantType::kQ2A;
   options.block = 32;
@@ -414,7 +414,7 @@ TEST(TranscodeTest, ImportanceThatNoTypeHeedsCalibratesNothing) {
   const TemporaryFolder folder;
   const auto model = open_model(folder, tiny_llama_tensors());
   ColumnImportance importance;
-  ASSERT_TRUE(importance.set(TensorKind::kAttnQ, 0, std::vector<float>(16, 2.0F)).ok());
+  ASSERT_TRUE(importance.set({TensorKind::kAttnQ, 0}, std::vector<float>(16, 2.0F)).ok());
   for (const auto& [preset, expected] :
        {std::pair(QuantType::kF16, false), std::pair(QuantType::kQ8, false),
         std::pair(QuantType::kTernaryRow, true), std::pair(QuantType::kTernary, true),

@@ -38,7 +38,7 @@ std::vector<float> row_of(std::uint32_t layer, std::size_t i, std::size_t cols) 
 void feed(HessianSums& sums, ProductInput input, std::size_t cols) {
   for (std::size_t i = 0; i < kRows; ++i) {
     for (std::uint32_t layer = 0; layer < small_spec().n_layers; ++layer) {
-      sums.take_input(input, layer, row_of(layer, i, cols));
+      sums.take_input({input, layer}, row_of(layer, i, cols));
     }
   }
 }
@@ -51,11 +51,11 @@ TEST(HessianSumsTest, SumsProductsOfColumnsForEachPlaceOfItsLayers) {
   EXPECT_TRUE(sums.has(3));
   EXPECT_FALSE(sums.has(4));
   for (const ProductInput input : {ProductInput::kQkv, ProductInput::kDown}) {
-    feed(sums, input, input_cols(spec, input));
+    feed(sums, input, input_cols(shape_of(spec), {input}));
   }
-  sums.take_input(ProductInput::kHead, 0, row_of(0, 0, kHidden));
+  sums.take_input({ProductInput::kHead}, row_of(0, 0, kHidden));
   for (const ProductInput input : {ProductInput::kQkv, ProductInput::kDown}) {
-    const std::size_t cols = input_cols(spec, input);
+    const std::size_t cols = input_cols(shape_of(spec), {input});
     for (const std::uint32_t layer : {2U, 3U}) {
       std::vector<double> want(cols * cols);
       for (std::size_t r = 0; r < kRows; ++r) {

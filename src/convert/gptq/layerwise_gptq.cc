@@ -10,6 +10,7 @@
 #include "base/check.h"
 #include "base/run_on_threads.h"
 #include "convert/gptq/dense.h"
+#include "format/tensor_rules.h"
 
 namespace qsf {
 namespace {
@@ -21,13 +22,25 @@ constexpr std::size_t kPartCols = 256;
 
 }  // namespace
 
+namespace {
+
+// The columns of a Hessian; 0 for a place whose matrices are not compensated.
+std::uint64_t hessian_cols(const CalibratedModel& shape, const InputPlace& place) noexcept {
+  const bool router_alone = place.input == ProductInput::kGateUp &&
+                            shape.has_experts(place.layer) && shape.shared_ffn == 0;
+  return router_alone ? 0 : input_cols(shape, place);
+}
+
+}  // namespace
+
 HessianSums::HessianSums(const ModelSpec& spec, std::uint32_t first_layer, std::uint32_t n_layers,
                          unsigned n_threads)
     : first_layer_(first_layer), n_threads_(std::max(n_threads, 1U)), layers_(n_layers) {
-  for (auto& layer : layers_) {
+  const CalibratedModel shape = shape_of(spec);
+  for (std::uint32_t layer = 0; layer < n_layers; ++layer) {
     for (std::size_t i = 0; i < kInputsPerLayer; ++i) {
-      Sum& sum = layer[i];
-      sum.cols = input_cols(spec, static_cast<ProductInput>(i));
+      Sum& sum = layers_[layer][i];
+      sum.cols = hessian_cols(shape, {static_cast<ProductInput>(i), first_layer + layer});
       sum.products.resize(sum.cols * sum.cols);
       sum.rows.resize(kBatchRows * sum.cols);
     }
@@ -35,17 +48,24 @@ HessianSums::HessianSums(const ModelSpec& spec, std::uint32_t first_layer, std::
 }
 
 std::uint64_t HessianSums::layer_bytes(const ModelSpec& spec) noexcept {
-  std::uint64_t n = 0;
-  for (std::size_t i = 0; i < kInputsPerLayer; ++i) {
-    const std::uint64_t cols = input_cols(spec, static_cast<ProductInput>(i));
-    n += cols * (cols + kBatchRows);
+  const CalibratedModel shape = shape_of(spec);
+  std::uint64_t most = 0;
+  for (std::uint32_t layer = 0; layer < spec.n_layers; ++layer) {
+    std::uint64_t n = 0;
+    for (std::size_t i = 0; i < kInputsPerLayer; ++i) {
+      const std::uint64_t cols = hessian_cols(shape, {static_cast<ProductInput>(i), layer});
+      n += cols * (cols + kBatchRows);
+    }
+    most = std::max(most, n);
   }
-  return n * sizeof(float);
+  return most * sizeof(float);
 }
 
-void HessianSums::take_input(ProductInput input, std::uint32_t layer, std::span<const float> row) {
-  if (input == ProductInput::kHead || !has(layer)) return;
-  Sum& sum = layers_[layer - first_layer_][static_cast<std::size_t>(input)];
+void HessianSums::take_input(const InputPlace& place, std::span<const float> row) {
+  const bool of_expert = place.expert != InputPlace::kNoExpert;
+  if (place.input == ProductInput::kHead || of_expert || !has(place.layer)) return;
+  Sum& sum = layers_[place.layer - first_layer_][static_cast<std::size_t>(place.input)];
+  if (sum.cols == 0) return;
   QSF_CHECK(row.size() == sum.cols && !sum.products.empty());
   std::copy(row.begin(), row.end(), sum.rows.begin() + sum.n_rows * sum.cols);
   if (++sum.n_rows == kBatchRows) add_rows(sum);
@@ -87,7 +107,8 @@ Result<const GptqFactor*> LayerwiseGptq::factor_of(TensorKind kind, std::uint32_
                                                    std::uint32_t n_cols) {
   const ModelSpec& spec = collector_->spec();
   const std::optional<ProductInput> input = product_input_of(kind, spec.tied_head);
-  if (!input || *input == ProductInput::kHead || input_cols(spec, *input) != n_cols) return nullptr;
+  if (!input || *input == ProductInput::kHead || is_expert(kind)) return nullptr;
+  if (input_cols(shape_of(spec), {*input, layer}) != n_cols) return nullptr;
   if (factor_ && input_ == *input && layer_ == layer) return &*factor_;
   factor_.reset();
   std::vector<float> hessian;

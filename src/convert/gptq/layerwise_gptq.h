@@ -30,7 +30,8 @@
 
 namespace qsf {
 
-// Sums of x x^T over the input rows of the matrices of some layers (the Hessians of GPTQ).
+// Sums of x x^T over the input rows of the matrices of some layers (the Hessians of GPTQ), but for
+// the experts that rows choose: a Hessian for each would take more memory than the model.
 //
 // Sums are f32, of 256 rows at a time and in the order of positions, so they have the same bits
 // with any number of threads and in any budget.
@@ -39,10 +40,10 @@ class HessianSums final : public RowConsumer {
   // Sums the layers [first_layer, first_layer + n_layers).
   HessianSums(const ModelSpec& spec, std::uint32_t first_layer, std::uint32_t n_layers,
               unsigned n_threads);
-  // Memory of one layer.
+  // Memory of one layer, the largest.
   static std::uint64_t layer_bytes(const ModelSpec& spec) noexcept;
 
-  void take_input(ProductInput input, std::uint32_t layer, std::span<const float> row) override;
+  void take_input(const InputPlace& place, std::span<const float> row) override;
   void take_layer(std::uint32_t /*layer*/, std::span<const float> /*in*/,
                   std::span<const float> /*out*/) override {}
 
@@ -80,7 +81,8 @@ class LayerwiseGptq final : public ErrorCompensation {
         layers_at_once_(layers_at_once),
         n_threads_(n_threads) {}
 
-  // Returns null for tensors that are looked up (embeddings, also one that is the head). Runs the
+  // Returns null for tensors that are looked up (embeddings, also one that is the head) and for
+  // experts that rows choose. Runs the
   // model if a layer's Hessians are not summed yet.
   // Fails  as StatisticsCollector::run_layers() and GptqFactor::create()
   Result<const GptqFactor*> factor_of(TensorKind kind, std::uint32_t layer,

@@ -63,7 +63,7 @@ TEST_F(LayerwiseGptqTest, FactorsDoNotDependOnGroupsOfLayers) {
     for (const TensorKind kind : {TensorKind::kAttnQ, TensorKind::kAttnK, TensorKind::kAttnO,
                                   TensorKind::kFfnUp, TensorKind::kFfnDown}) {
       const ProductInput input = *product_input_of(kind, spec.tied_head);
-      const std::uint32_t n_cols = input_cols(spec, input);
+      const std::uint32_t n_cols = input_cols(shape_of(spec), {input});
       const auto a = one.factor_of(kind, layer, n_cols);
       const auto b = all.factor_of(kind, layer, n_cols);
       ASSERT_TRUE(a && b && *a != nullptr && *b != nullptr);

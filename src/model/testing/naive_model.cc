@@ -139,7 +139,7 @@ NaiveModel::Row NaiveModel::product(std::uint32_t section, TensorKind matrix, Te
   const Weights& w = weights(section, matrix, expert);
   const Weights& b = weights(section, bias, expert);
   const bool in_layer = section > 0 && section <= spec_.n_layers;
-  if (on_product_ != nullptr) on_product_(matrix, in_layer ? section - 1 : 0, x);
+  if (on_product_ != nullptr) on_product_(matrix, in_layer ? section - 1 : 0, expert, x);
   Row y(w.size() / x.size());
   for (std::size_t r = 0; r < y.size(); ++r) {
     for (std::size_t c = 0; c < x.size(); ++c) y[r] += w[r * x.size() + c] * x[c];

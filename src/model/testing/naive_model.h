@@ -30,9 +30,9 @@ class NaiveModel {
 
   const ModelSpec& spec() const noexcept { return spec_; }
   // Called with every row that a matrix of a layer or the head multiplies; `layer` is 0 for the
-  // head.
-  using OnProduct =
-      std::function<void(TensorKind matrix, std::uint32_t layer, const std::vector<double>& x)>;
+  // head, `expert` for matrices that no expert has.
+  using OnProduct = std::function<void(TensorKind matrix, std::uint32_t layer, std::uint32_t expert,
+                                       const std::vector<double>& x)>;
   void set_on_product(OnProduct on_product) { on_product_ = std::move(on_product); }
   // Leaves the tensors of a kind out of the layers that are written.
   void leave_out(TensorKind kind);
