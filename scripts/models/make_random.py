@@ -7,7 +7,7 @@
     make_random.py bitnet OUT.gguf [--shape small|0.7b] [--text FILE] [--seed N]
 
 gguf writes a GGUF file with the shape of MODEL.qsf, a file of the LLaMA family such as `qsf convert --random 1b`
-writes. TYPE is Q4_0, Q8_0, Q2_K, Q3_K, Q4_K, Q5_K, Q6_K, TQ1_0, TQ2_0, F16, or IQ2_BN, which only ik_llama.cpp
+writes, or of Qwen3-MoE, such as `--random qwen3-30b-a3b` (routers f32). TYPE is Q4_0, Q8_0, Q2_K, Q3_K, Q4_K, Q5_K, Q6_K, TQ1_0, TQ2_0, F16, or IQ2_BN, which only ik_llama.cpp
 reads. Speed does not depend on the values. Needs numpy and gguf.
 
 gpt2 writes a folder with the shape, names and files of the published GPT-2 small: config.json, model.safetensors
@@ -61,18 +61,22 @@ def read_shape(inspect, model):
     if done.returncode != 0:
         sys.exit(1)  # the tool has said why
     shape = json.loads(done.stdout)["model"]
-    if shape["architecture"] != "llama" or shape["tied_head"]:
-        sys.exit(f"make_random.py: {model}: expected the LLaMA family with a head of its own")
+    if shape["architecture"] not in ("llama", "qwen3moe") or shape["tied_head"]:
+        sys.exit(f"make_random.py: {model}: expected the LLaMA family or Qwen3-MoE with a head of its own")
     return shape
 
 
 class GgufWriter:
-    """Writes a model of the LLaMA family with random blocks."""
+    """Writes a model of the LLaMA family, or of Qwen3-MoE, with random blocks.
+
+    Tensors are listed first and made as they are written, so that no more than one is in memory.
+    """
 
     def __init__(self, gguf, shape, out):
         self.gguf, self.shape = gguf, shape
         self.rng = np.random.default_rng(1)
-        self.file = gguf.GGUFWriter(out, "llama", use_temp_file=False)
+        self.file = gguf.GGUFWriter(out, shape["architecture"], use_temp_file=False)
+        self.makers = []  # of the arrays of all tensors, in the order of the file
 
     def header(self):
         s, file = self.shape, self.file
@@ -85,6 +89,13 @@ class GgufWriter:
         file.add_layer_norm_rms_eps(1e-5)
         file.add_rope_dimension_count(s["head_dim"])
         file.add_vocab_size(s["vocabulary"])
+        if "experts" in s:
+            file.add_key_length(s["head_dim"])
+            file.add_value_length(s["head_dim"])
+            file.add_rope_freq_base(s["rope_theta"])
+            file.add_expert_count(s["experts"])
+            file.add_expert_used_count(s["experts_used"])
+            file.add_expert_feed_forward_length(s["expert_ffn"])
         n_pieces = s["vocabulary"] - 259
         file.add_tokenizer_model("llama")
         file.add_token_list(["<unk>", "<s>", "</s>"] + [f"<0x{byte:02X}>" for byte in range(256)]
@@ -122,18 +133,45 @@ class GgufWriter:
             data[:, :, offset:offset + 2] = scale
         return data.reshape(rows, -1)
 
-    def matrix(self, name, rows, cols, kind):
-        parts = [self.blocks(kind, min(ROWS_AT_ONCE, rows - at), cols)
-                 for at in range(0, rows, ROWS_AT_ONCE)]
-        data = np.concatenate(parts)
+    def add(self, name, shape, kind, make):
+        """Lists a tensor: `shape` with the columns last, `make` gives its array."""
+        names = self.gguf.GGMLQuantizationType
+        n_weights = int(np.prod(shape))
         if kind == IQ2_BN:
-            self.file.add_tensor(name, data.view(np.int8), raw_shape=(rows, cols), raw_dtype=IQ2_BN)
-            return
-        raw = None if kind == self.gguf.GGMLQuantizationType.F16 else kind
-        self.file.add_tensor(name, data, raw_dtype=raw)
+            n_bytes = n_weights // shape[-1] * (4 + shape[-1] // 4)
+            self.file.add_tensor_info(name, shape, np.dtype(np.int8), n_bytes, raw_dtype=IQ2_BN)
+        elif kind in (names.F16, names.F32):
+            dtype = np.dtype(np.float16 if kind == names.F16 else np.float32)
+            self.file.add_tensor_info(name, shape, dtype, n_weights * dtype.itemsize)
+        else:
+            columns, of_block = self.gguf.GGML_QUANT_SIZES[kind]
+            row = shape[-1] // columns * of_block
+            n_bytes = n_weights // shape[-1] * row
+            self.file.add_tensor_info(name, (*shape[:-1], row), np.dtype(np.uint8), n_bytes, raw_dtype=kind)
+        self.makers.append(make)
 
-    def norm(self, name):
-        self.file.add_tensor(name, np.ones(self.shape["hidden"], dtype=np.float32))
+    def matrix(self, name, rows, cols, kind, n_experts=0):
+        n_rows = rows * max(n_experts, 1)
+
+        def make():
+            return np.concatenate([self.blocks(kind, min(ROWS_AT_ONCE, n_rows - at), cols)
+                                   for at in range(0, n_rows, ROWS_AT_ONCE)])
+
+        self.add(name, (n_experts, rows, cols) if n_experts else (rows, cols), kind, make)
+
+    def norm(self, name, cols=None):
+        cols = cols or self.shape["hidden"]
+        self.add(name, (cols,), self.gguf.GGMLQuantizationType.F32, lambda: np.ones(cols, dtype=np.float32))
+
+    def experts(self, at, kind):
+        s = self.shape
+        n, hidden, ffn = s["experts"], s["hidden"], s["expert_ffn"]
+        self.norm(at + "attn_q_norm.weight", s["head_dim"])
+        self.norm(at + "attn_k_norm.weight", s["head_dim"])
+        self.add(at + "ffn_gate_inp.weight", (n, hidden), self.gguf.GGMLQuantizationType.F32,
+                 lambda: self.rng.standard_normal((n, hidden), dtype=np.float32) * np.float32(0.02))
+        for name, rows, cols in (("gate", ffn, hidden), ("up", ffn, hidden), ("down", hidden, ffn)):
+            self.matrix(f"{at}ffn_{name}_exps.weight", rows, cols, kind, n)
 
     def tensors(self, kind, head_kind):
         s = self.shape
@@ -146,15 +184,21 @@ class GgufWriter:
             at = f"blk.{layer}."
             self.norm(at + "attn_norm.weight")
             self.norm(at + "ffn_norm.weight")
-            for name, rows, cols in (("attn_q", q, hidden), ("attn_k", kv, hidden), ("attn_v", kv, hidden),
-                                     ("attn_output", hidden, q), ("ffn_gate", ffn, hidden),
-                                     ("ffn_up", ffn, hidden), ("ffn_down", hidden, ffn)):
+            matrices = [("attn_q", q, hidden), ("attn_k", kv, hidden), ("attn_v", kv, hidden),
+                        ("attn_output", hidden, q)]
+            if "experts" in s:
+                self.experts(at, kind)
+            else:
+                matrices += [("ffn_gate", ffn, hidden), ("ffn_up", ffn, hidden), ("ffn_down", hidden, ffn)]
+            for name, rows, cols in matrices:
                 self.matrix(f"{at}{name}.weight", rows, cols, kind)
 
     def finish(self):
         self.file.write_header_to_file()
         self.file.write_kv_data_to_file()
-        self.file.write_tensors_to_file(progress=False)
+        self.file.write_ti_data_to_file()
+        for make in self.makers:
+            self.file.write_tensor_data(make())
         self.file.close()
 
 

@@ -175,6 +175,12 @@ void add_model(std::string& text, const qsf::QsfReader& reader) {
            s.head_dim);
   add_line(text, "ffn               %u, %s%s", s.ffn,
            std::string(qsf::activation_name(s.activation)).c_str(), s.gated_ffn ? ", gated" : "");
+  if (s.n_experts != 0) {
+    const std::string shared =
+        s.shared_ffn == 0 ? "" : ", and a shared one of " + std::to_string(s.shared_ffn);
+    add_line(text, "experts           %u, %u a token, ffn %u%s", s.n_experts, s.n_experts_used,
+             s.expert_ffn, shared.c_str());
+  }
   add_line(text, "norm              %s, epsilon %g",
            std::string(qsf::norm_type_name(s.norm)).c_str(), static_cast<double>(s.norm_epsilon));
   const std::string rope = s.positions != qsf::PositionEncoding::kRope
@@ -309,6 +315,12 @@ Json model_json(const qsf::ModelSpec& s) {
                 {"natively_ternary", s.natively_ternary},
                 {"weight_type", default_type_name(s)},
                 {"block", s.block}};
+  if (s.n_experts != 0) {
+    model["experts"] = s.n_experts;
+    model["experts_used"] = s.n_experts_used;
+    model["expert_ffn"] = s.expert_ffn;
+    model["shared_expert_ffn"] = s.shared_ffn;
+  }
   if (s.positions == qsf::PositionEncoding::kRope) model["rope_theta"] = s.rope.theta;
   model["bos"] = s.bos_id ? Json(*s.bos_id) : Json();
   model["eos"] = s.eos_ids;

@@ -166,6 +166,16 @@ TEST_F(QsfInspectTest, ReportsAsTextAndJson) {
   EXPECT_EQ(std::count(dump.output.begin(), dump.output.end(), ' '), 85);
 }
 
+TEST_F(QsfInspectTest, ReportsExperts) {
+  ASSERT_TRUE(write_small_model(testing_support::full_model(), path_).ok());
+  EXPECT_THAT(run(path_).output, HasSubstr("experts           2, 1 a token, ffn 70"));
+  const auto report = nlohmann::json::parse(run("--json " + path_).output, nullptr, false);
+  ASSERT_TRUE(report.is_object());
+  EXPECT_EQ(report["model"]["experts"], 2);
+  EXPECT_EQ(report["model"]["experts_used"], 1);
+  EXPECT_EQ(report["model"]["expert_ffn"], 70);
+}
+
 // The plan is the library's: regions add up, and a budget is kept or refused.
 TEST_F(QsfInspectTest, PlansAsTextAndJson) {
   const std::string model = std::string(QSF_SOURCE_DIR) + "/models/tales-5M-4bit.qsf";
