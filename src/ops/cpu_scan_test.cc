@@ -76,19 +76,19 @@ class CpuScanTest : public testing::TestWithParam<BackendTier> {
       const std::uint32_t n = std::min(rows_per_pass, kScanRows - done);
       states.begin(bench.sequence(), RowRole::kPrompt);
       bench.begin(n, RowRole::kPrompt);
-      for (const std::uint32_t layer : {1U, 0U}) {
+      for (const bool last : {false, true}) {
         for (std::uint32_t i = 0; i < n; ++i) {
-          const std::uint32_t row = layer == 1 ? done + i : kScanRows - 1 - done - i;
+          const std::uint32_t row = last ? done + i : kScanRows - 1 - done - i;
           backend.upload_row(in, i, std::span(rows_[row]).first(n_cols));
           backend.upload_row(steps, i, steps_[row]);
         }
-        args.layer = layer;
+        args.layer = last ? 1 : 0;
         backend.scan(args);
-        EXPECT_TRUE(backend.wait().ok());
-        for (std::uint32_t i = 0; i < n && layer == 1; ++i) {
-          const auto row = backend.read_row(out, i);
-          outputs.emplace_back(row.begin(), row.end());
-        }
+      }
+      EXPECT_TRUE(backend.wait().ok());
+      for (std::uint32_t i = 0; i < n; ++i) {
+        const auto row = backend.read_row(out, i);
+        outputs.emplace_back(row.begin(), row.end());
       }
       states.commit(bench.sequence(), n);
       done += n;
