@@ -513,20 +513,6 @@ MachineFacts measure_machine() {
           .n_cpus = static_cast<unsigned>(allowed_cpus().size())};
 }
 
-KvShape kv_shape(const ModelSpec& spec, const EngineOptions& options) {
-  return {.n_layers = spec.n_attention_layers(),
-          .n_kv_heads = spec.n_kv_heads,
-          .head_dim = spec.head_dim,
-          .k_type = options.k_type,
-          .v_type = options.v_type};
-}
-
-StateShape state_shape(const ModelSpec& spec) noexcept {
-  if (!spec.has_state()) return {};
-  return {.n_layers = spec.n_layers - spec.n_attention_layers(),
-          .layer_size = (spec.conv_taps - 1) * spec.conv_channels() + spec.scan_values()};
-}
-
 namespace {
 
 // The pages of all sequences: those asked for, or all of one sequence and a reservation for each of
@@ -611,9 +597,10 @@ PassLimits pass_limits(const ModelSpec& spec, const EngineOptions& options,
       .rope_dims = spec.positions == PositionEncoding::kRope ? spec.rope_dims() : 0,
       .n_rotations = local_rope_inverse_frequencies(spec).empty() ? 1U : 2U,
       .max_cols = Decoder::max_product_cols(spec),
+      .keys_are_values = spec.has_latent(),
       .sparse_prefill = sparse_prefill_limits(options, max_context)};
   if (options.max_drafts != 0) {
-    limits.drafts = {options.max_drafts, options.k_type, options.v_type};
+    limits.drafts = {options.max_drafts, options.k_type, kv_shape(spec, options).v_type};
   }
   if (options.kv_policy.policy == KvPolicy::kWindow) {
     limits.window = options.kv_policy.window;
@@ -635,6 +622,9 @@ namespace {
 // Memory sets and heavy hitters need layers that attend to the whole context, and their attention
 // has no scores without a value.
 Status check_layers(const char* option, const EngineOptions& options, const ModelSpec& spec) {
+  if (spec.has_latent()) {
+    return unsupported("%s: this model has latent attention; use full", option);
+  }
   if (has_attention_sinks(spec)) {
     return unsupported("%s: this model's heads have sinks, scores without a value; use full",
                        option);

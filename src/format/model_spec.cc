@@ -70,8 +70,13 @@ Status check_routing(const ModelSpec& s) {
   if (s.n_experts == 0 && (!softmax || s.expert_scale != 1.0F)) {
     return invalid_argument("scoring or scale of experts: the model has none");
   }
-  if (!sigmoid && (s.expert_epsilon != 0.0F || s.expert_groups != 1 || s.expert_groups_used != 1)) {
-    return invalid_argument("expert epsilon or groups: expected with sigmoid scoring alone");
+  if (!sigmoid && s.expert_epsilon != 0.0F) {
+    return invalid_argument("expert epsilon: expected with sigmoid scoring alone");
+  }
+  const bool grouped = s.expert_groups != 1 || s.expert_groups_used != 1;
+  if (grouped && !sigmoid && (!softmax || s.expert_renormalised)) {
+    return invalid_argument(
+        "expert groups: expected with sigmoid scoring, or softmax without renormalisation");
   }
   QSF_RETURN_IF_ERROR(check_positive("expert margin", s.expert_margin, true));
   if (s.expert_scoring == ExpertScoring::kSparsemixer) {
@@ -82,7 +87,7 @@ Status check_routing(const ModelSpec& s) {
   if (s.expert_margin != 0.0F) {
     return invalid_argument("expert margin: expected with sparsemixer scoring alone");
   }
-  if (s.expert_groups == 1 && s.expert_groups_used == 1) return ok_status();
+  if (!grouped) return ok_status();
   QSF_RETURN_IF_ERROR(check_range({"expert groups", s.expert_groups, 2, s.n_experts / 2}));
   QSF_RETURN_IF_ERROR(
       check_range({"expert groups used", s.expert_groups_used, 1, s.expert_groups}));
@@ -174,6 +179,31 @@ Status check_mixers(const ModelSpec& s) {
                             s.n_attention_layers(), s.n_layers);
   }
   return check_range({"taps of convolutions", s.conv_taps, 2, 16});
+}
+
+// Latent attention. The scale of scores follows from a head's own key, not from head_dim.
+Status check_latent(const ModelSpec& s) {
+  QSF_RETURN_IF_ERROR(check_positive("latent epsilon", s.latent_epsilon, false));
+  const std::uint32_t most = s.has_latent() ? 1U << 16 : 0;
+  const std::uint32_t least = s.has_latent() ? 1 : 0;
+  QSF_RETURN_IF_ERROR(check_range({"latent key columns", s.latent_key_dim, least, most}));
+  QSF_RETURN_IF_ERROR(check_range({"latent value columns", s.latent_value_dim, least, most}));
+  QSF_RETURN_IF_ERROR(check_range({"latent query columns", s.latent_query_dim, 0, most}));
+  if (!s.has_latent()) return ok_status();
+  const Range products[] = {
+      {"heads x query columns", std::uint64_t{s.n_heads} * s.query_dim(), 1, 1U << 22},
+      {"heads x value columns", std::uint64_t{s.n_heads} * s.value_dim(), 1, 1U << 22},
+  };
+  for (const Range& r : products) QSF_RETURN_IF_ERROR(check_range(r));
+  if (s.positions != PositionEncoding::kRope || s.n_kv_heads != 1 || s.rope.dims == 0 ||
+      s.head_dim != std::uint64_t{s.latent_dim} + s.rope.dims) {
+    return invalid_argument(
+        "latent attention: %u key-value heads of %u columns, %u latent and %u rotating ones; "
+        "expected one head of both together",
+        s.n_kv_heads, s.head_dim, s.latent_dim, s.rope.dims);
+  }
+  if (s.attention_scale != 0.0F) return ok_status();
+  return invalid_argument("latent attention: no attention scale");
 }
 
 // Divisors of the frequencies theta^(-2i / dims), the largest of which is 1 radian a position.
@@ -466,6 +496,15 @@ Status decode_routing(const Metadata& m, ModelSpec& s) {
   return ok_status();
 }
 
+Status decode_latent(const Metadata& m, ModelSpec& s) {
+  QSF_ASSIGN_OR_RETURN(s.latent_dim, m.get_u32(keys::kLatentColumns, 0));
+  QSF_ASSIGN_OR_RETURN(s.latent_query_dim, m.get_u32(keys::kLatentQueryColumns, 0));
+  QSF_ASSIGN_OR_RETURN(s.latent_key_dim, m.get_u32(keys::kLatentKeyColumns, 0));
+  QSF_ASSIGN_OR_RETURN(s.latent_value_dim, m.get_u32(keys::kLatentValueColumns, 0));
+  QSF_ASSIGN_OR_RETURN(s.latent_epsilon, m.get_f32(keys::kLatentEpsilon, s.latent_epsilon));
+  return ok_status();
+}
+
 // Reads the fields whose keys may be missing.
 Status decode_optional(const Metadata& m, ModelSpec& s) {
   if (s.positions == PositionEncoding::kRope) QSF_RETURN_IF_ERROR(decode_rope(m, s.rope));
@@ -493,6 +532,7 @@ Status decode_optional(const Metadata& m, ModelSpec& s) {
   QSF_ASSIGN_OR_RETURN(s.expert_ffn, m.get_u32(keys::kExpertFfn, 0));
   QSF_ASSIGN_OR_RETURN(s.expert_renormalised, m.get_bool(keys::kExpertRenormalised, false));
   QSF_RETURN_IF_ERROR(decode_routing(m, s));
+  QSF_RETURN_IF_ERROR(decode_latent(m, s));
   QSF_ASSIGN_OR_RETURN(s.expert_layers, m.get_u32_array(keys::kExpertLayers));
   QSF_ASSIGN_OR_RETURN(s.shared_ffn, m.get_u32(keys::kExpertSharedFfn, 0));
   QSF_ASSIGN_OR_RETURN(s.eos_ids, m.get_u32_array(keys::kEosIds));
@@ -591,6 +631,7 @@ Status validate(const ModelSpec& spec) {
   QSF_RETURN_IF_ERROR(check_numbers(spec));
   QSF_RETURN_IF_ERROR(check_rope(spec));
   QSF_RETURN_IF_ERROR(check_mixers(spec));
+  QSF_RETURN_IF_ERROR(check_latent(spec));
   QSF_RETURN_IF_ERROR(check_tokens(spec));
   QSF_RETURN_IF_ERROR(check_texts(spec));
   for (const MetadataEntry& entry : spec.extra.entries()) {
@@ -684,6 +725,11 @@ Metadata encode_spec_metadata(const ModelSpec& spec) {
   set_u32_unless(keys::kExpertGroupsUsed, spec.expert_groups_used, 1);
   if (!spec.expert_layers.empty()) m.set_u32_array(keys::kExpertLayers, spec.expert_layers, true);
   set_u32_unless(keys::kExpertSharedFfn, spec.shared_ffn, 0);
+  set_u32_unless(keys::kLatentColumns, spec.latent_dim, 0);
+  set_u32_unless(keys::kLatentQueryColumns, spec.latent_query_dim, 0);
+  set_u32_unless(keys::kLatentKeyColumns, spec.latent_key_dim, 0);
+  set_u32_unless(keys::kLatentValueColumns, spec.latent_value_dim, 0);
+  set_f32_unless(keys::kLatentEpsilon, spec.latent_epsilon, 1e-6F);
   if (!spec.eos_ids.empty()) m.set_u32_array(keys::kEosIds, spec.eos_ids);
   set_text(keys::kChatTemplate, spec.chat_template);
   set_text(keys::kQuantiser, spec.quantiser);

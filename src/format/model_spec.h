@@ -49,7 +49,8 @@ enum class LayerMixer : std::uint8_t {
 
 // What makes scores of a router's products, and how experts are chosen by them.
 enum class ExpertScoring : std::uint8_t {
-  kSoftmax,  // the largest
+  // The largest; where experts come in groups, out of the groups with the largest.
+  kSoftmax,
   // The largest with a correction added, which does not enter the weights; where experts come in
   // groups, out of the groups whose two largest have the largest sums.
   kSigmoid,
@@ -144,6 +145,16 @@ struct ModelSpec {
   std::vector<std::uint32_t> expert_layers;  // empty: all have experts; else 0 or 1 a layer
   std::uint32_t shared_ffn = 0;  // of the expert beside the others that takes every row; 0: none
 
+  // Latent attention: keys and values of all heads are products of one row of latent_dim columns.
+  // That row behind rope.dims rotated columns, which are part of every head's key, is the one KV
+  // head's key, of head_dim columns, and its value. 0: none; the others are 0 then.
+  std::uint32_t latent_dim = 0;
+  std::uint32_t latent_query_dim =
+      0;                             // of the row that queries are products of; 0: the layer's own
+  std::uint32_t latent_key_dim = 0;  // of a head's key, without the columns that rotate
+  std::uint32_t latent_value_dim = 0;  // of a head's value
+  float latent_epsilon = 1e-6F;        // of the norms of these rows
+
   std::optional<std::uint32_t> bos_id;
   std::vector<std::uint32_t> eos_ids;  // every id that ends a text; the first is the header's
   std::optional<std::uint32_t> pad_id;
@@ -159,6 +170,12 @@ struct ModelSpec {
   // Columns of Q and rows of K: products cannot overflow in a valid spec.
   std::uint32_t q_dim() const noexcept { return n_heads * head_dim; }
   std::uint32_t kv_dim() const noexcept { return n_kv_heads * head_dim; }
+  bool has_latent() const noexcept { return latent_dim != 0; }
+  // Columns of a head's query that are stored, and of what its value and output product share.
+  std::uint32_t query_dim() const noexcept {
+    return has_latent() ? latent_key_dim + rope_dims() : head_dim;
+  }
+  std::uint32_t value_dim() const noexcept { return has_latent() ? latent_value_dim : head_dim; }
   std::uint32_t rope_dims() const noexcept { return rope.dims == 0 ? head_dim : rope.dims; }
   // Whether a layer has experts instead of one FFN. Requires  layer < n_layers
   bool has_experts(std::uint32_t layer) const noexcept {

@@ -90,6 +90,21 @@ ModelSpec scans_spec() {
   return spec;
 }
 
+ModelSpec latent_spec() {
+  ModelSpec spec = sigmoid_spec();
+  spec.positions = PositionEncoding::kRope;
+  spec.rope.dims = 8;
+  spec.n_kv_heads = 1;
+  spec.latent_dim = 24;
+  spec.head_dim = 32;
+  spec.latent_query_dim = 20;
+  spec.latent_key_dim = 12;
+  spec.latent_value_dim = 10;
+  spec.latent_epsilon = 1e-4F;
+  spec.attention_scale = 0.3F;
+  return spec;
+}
+
 // So they are than these.
 ModelSpec yarn_spec() {
   ModelSpec spec = longrope_model().spec;
@@ -113,7 +128,7 @@ TEST(ModelSpecTest, SurvivesHeaderAndMetadata) {
   for (const ModelSpec& spec :
        {minimal_model().spec, types_model().spec, compressed_model().spec, full_model().spec,
         longrope_model().spec, int8_rows_spec(), yarn_spec(), experts_spec(), sigmoid_spec(),
-        sparsemixer_spec(), states_spec(), scans_spec()}) {
+        sparsemixer_spec(), states_spec(), scans_spec(), latent_spec()}) {
     ASSERT_TRUE(validate(spec).ok()) << validate(spec).message();
     const Metadata metadata = encode_spec_metadata(spec);
     const auto back = decode_spec(header_of(spec), metadata);
@@ -133,7 +148,7 @@ TEST(ModelSpecTest, TheSmallModelsUseEveryKey) {
     bool used = key == keys::kFileBytes;
     for (const ModelSpec& spec : {full_model().spec, types_model().spec, longrope_model().spec,
                                   int8_rows_spec(), yarn_spec(), experts_spec(), sigmoid_spec(),
-                                  sparsemixer_spec(), states_spec(), scans_spec()}) {
+                                  sparsemixer_spec(), states_spec(), scans_spec(), latent_spec()}) {
       used = used || encode_spec_metadata(spec).contains(key);
     }
     EXPECT_TRUE(used) << key;
@@ -243,6 +258,38 @@ TEST(ModelSpecTest, RefusesEveryExpertFieldOutOfRange) {
        {keys::kExpertLayers, keys::kExpertSharedFfn, keys::kExpertScoring, keys::kExpertEpsilon,
         keys::kExpertScale, keys::kExpertGroups, keys::kExpertGroupsUsed}) {
     EXPECT_TRUE(encode_spec_metadata(sigmoid_spec()).find(key)->required) << key;
+  }
+}
+
+TEST(ModelSpecTest, RefusesLatentAttentionOutOfRange) {
+  const std::function<void(ModelSpec&)> faults[] = {
+      [](ModelSpec& s) { s.latent_dim = 0; },
+      [](ModelSpec& s) { s.latent_dim = 25; },
+      [](ModelSpec& s) { s.head_dim = 33; },
+      [](ModelSpec& s) { s.rope.dims = 0; },
+      [](ModelSpec& s) { s.n_kv_heads = s.n_heads; },
+      [](ModelSpec& s) { s.latent_key_dim = 0; },
+      [](ModelSpec& s) { s.latent_value_dim = 0; },
+      [](ModelSpec& s) { s.latent_value_dim = (1U << 16) + 1; },
+      [](ModelSpec& s) { s.latent_query_dim = (1U << 16) + 1; },
+      [](ModelSpec& s) { s.latent_epsilon = 0.0F; },
+      [](ModelSpec& s) { s.attention_scale = 0.0F; },
+      [](ModelSpec& s) {
+        s.positions = PositionEncoding::kAlibi;
+        s.rope = {};
+      },
+  };
+  ASSERT_TRUE(validate(latent_spec()).ok()) << validate(latent_spec()).message();
+  int index = 0;
+  for (const auto& fault : faults) {
+    ModelSpec spec = latent_spec();
+    fault(spec);
+    EXPECT_EQ(validate(spec).code(), StatusCode::kInvalidArgument) << "fault " << index;
+    ++index;
+  }
+  for (const char* key : {keys::kLatentColumns, keys::kLatentQueryColumns, keys::kLatentKeyColumns,
+                          keys::kLatentValueColumns, keys::kLatentEpsilon}) {
+    EXPECT_TRUE(encode_spec_metadata(latent_spec()).find(key)->required) << key;
   }
 }
 

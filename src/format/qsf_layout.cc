@@ -66,6 +66,11 @@ std::string_view tensor_kind_name(TensorKind kind) noexcept {
     case TensorKind::kScanBias: return "scan_bias";
     case TensorKind::kScanSkip: return "scan_skip";
     case TensorKind::kScanNorm: return "scan_norm";
+    case TensorKind::kLatentQuery: return "latent_query";
+    case TensorKind::kLatentQueryNorm: return "latent_query_norm";
+    case TensorKind::kLatentNorm: return "latent_norm";
+    case TensorKind::kLatentKeys: return "latent_keys";
+    case TensorKind::kLatentValues: return "latent_values";
   }
   return "unknown";
 }

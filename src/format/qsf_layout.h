@@ -158,12 +158,18 @@ enum class TensorKind : std::uint32_t {
   kScanBias = 62,   // of each head's time step
   kScanSkip = 63,   // of each head's input in its output
   kScanNorm = 64,
+  // Of latent attention, beside queries, the row that all heads share (kAttnK) and the output.
+  kLatentQuery = 70,      // the row that queries are products of
+  kLatentQueryNorm = 71,  // of that row
+  kLatentNorm = 72,       // of the latent columns of the shared row
+  kLatentKeys = 73,       // of each head: its keys by latent column
+  kLatentValues = 74,     // of each head: its values
 };
 
 // Returns whether `code` is one of the kinds above.
 constexpr bool is_tensor_kind(std::uint32_t code) noexcept {
   return code <= 13 || (code >= 16 && code <= 43) || (code >= 48 && code <= 53) ||
-         (code >= 56 && code <= 64);
+         (code >= 56 && code <= 64) || (code >= 70 && code <= 74);
 }
 // Returns a name such as "attn_q" or "final_norm_bias".
 std::string_view tensor_kind_name(TensorKind kind) noexcept;

@@ -36,6 +36,11 @@ inline constexpr const char* kFfnGated = "ffn.gated";
 inline constexpr const char* kFileBytes = "file.bytes";
 inline constexpr const char* kHeadTied = "head.tied";
 inline constexpr const char* kInt8Rows = "input.int8_rows";
+inline constexpr const char* kLatentColumns = "latent.columns";
+inline constexpr const char* kLatentEpsilon = "latent.epsilon";
+inline constexpr const char* kLatentKeyColumns = "latent.key_columns";
+inline constexpr const char* kLatentQueryColumns = "latent.query_columns";
+inline constexpr const char* kLatentValueColumns = "latent.value_columns";
 inline constexpr const char* kLogitScale = "logit.scale";
 inline constexpr const char* kLogitSoftCap = "logit.soft_cap";
 inline constexpr const char* kMixerGroups = "mixer.groups";
@@ -91,6 +96,11 @@ inline constexpr std::string_view kAll[] = {kArchitecture,
                                             kFileBytes,
                                             kHeadTied,
                                             kInt8Rows,
+                                            kLatentColumns,
+                                            kLatentEpsilon,
+                                            kLatentKeyColumns,
+                                            kLatentQueryColumns,
+                                            kLatentValueColumns,
                                             kLogitScale,
                                             kLogitSoftCap,
                                             kMixerGroups,

@@ -78,10 +78,11 @@ bool is_expert(TensorKind kind) noexcept {
 
 TensorShape tensor_shape(const ModelSpec& s, TensorKind kind) noexcept {
   switch (kind) {
-    case TensorKind::kAttnQ: return {s.q_dim(), s.hidden};
+    case TensorKind::kAttnQ:
+      return {s.n_heads * s.query_dim(), s.latent_query_dim != 0 ? s.latent_query_dim : s.hidden};
     case TensorKind::kAttnK:
     case TensorKind::kAttnV: return {s.kv_dim(), s.hidden};
-    case TensorKind::kAttnO: return {s.hidden, s.q_dim()};
+    case TensorKind::kAttnO: return {s.hidden, s.n_heads * s.value_dim()};
     case TensorKind::kFfnGate:
     case TensorKind::kFfnUp: return {s.ffn, s.hidden};
     case TensorKind::kFfnDown: return {s.hidden, s.ffn};
@@ -120,6 +121,11 @@ TensorShape tensor_shape(const ModelSpec& s, TensorKind kind) noexcept {
     case TensorKind::kScanBias:
     case TensorKind::kScanSkip: return {1, s.mixer_heads};
     case TensorKind::kScanNorm: return {1, s.mixer_out()};
+    case TensorKind::kLatentQuery: return {s.latent_query_dim, s.hidden};
+    case TensorKind::kLatentQueryNorm: return {1, s.latent_query_dim};
+    case TensorKind::kLatentNorm: return {1, s.latent_dim};
+    case TensorKind::kLatentKeys: return {s.n_heads * s.latent_dim, s.latent_key_dim};
+    case TensorKind::kLatentValues: return {s.n_heads * s.value_dim(), s.latent_dim};
     case TensorKind::kAttnNorm:
     case TensorKind::kFfnNorm:
     case TensorKind::kAttnOBias:

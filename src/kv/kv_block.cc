@@ -141,6 +141,7 @@ void clear_slots_of_row(std::uint32_t bits, std::uint32_t first_slot, MutableByt
 }  // namespace
 
 void copy_slot(const KvShape& kv, KvPart part, BlockSlot from, MutableBlockSlot to) noexcept {
+  if (!kv.holds(part)) return;
   const auto slot = static_cast<std::int32_t>(from.slot);
   copy_shared({from.block, to.block, to.slot, {&slot, 1}}, kv, part);
 }
@@ -165,6 +166,7 @@ void gather_rows(const KvShape& kv, KvPart part, std::uint32_t kv_head, const Kv
   const auto block_bytes = static_cast<std::size_t>(kv.block_bytes(part));
   const std::size_t n_blocks = kv_pages_for(static_cast<std::uint32_t>(slots.size()));
   QSF_CHECK(blocks.size() == n_blocks * block_bytes);
+  if (!kv.holds(part)) return;
   for (std::size_t i = 0; i < slots.size();) {
     const std::size_t block = i / kKvPageSlots;
     std::byte* to = blocks.data() + block * block_bytes;
@@ -184,6 +186,7 @@ void gather_rows(const KvShape& kv, KvPart part, std::uint32_t kv_head, const Kv
 }
 
 bool kv_block_is_finite(const KvShape& shape, KvPart part, ByteSpan block) noexcept {
+  if (!shape.holds(part)) return true;
   const KvType type = part == KvPart::kKeys ? shape.k_type : shape.v_type;
   if (type == KvType::kF32) return all_finite(block, kF32Exponent);
   const std::uint64_t first =
@@ -194,6 +197,7 @@ bool kv_block_is_finite(const KvShape& shape, KvPart part, ByteSpan block) noexc
 void clear_kv_slots(const KvShape& shape, KvPart part, std::uint32_t first_slot,
                     MutableByteSpan block) noexcept {
   QSF_DCHECK(first_slot <= kKvPageSlots && block.size() == shape.block_bytes(part));
+  if (!shape.holds(part)) return;
   const KvType type = part == KvPart::kKeys ? shape.k_type : shape.v_type;
   const std::uint32_t columns = kv_columns(type, shape.head_dim);
   const std::uint32_t groups = kv_groups(type, shape.head_dim);

@@ -18,7 +18,7 @@
 // idle: it counts as free, and whoever retained it gives it back when a page is taken.
 //
 // One layer of a page has for each head a K block and a V block (quant/kv_type.h), multiples of 64
-// bytes, at the offsets of KvShape.
+// bytes, at the offsets of KvShape; where keys are values, the K block alone.
 //
 // All tables lie in a region that the caller plans; nothing is allocated after creation.
 
@@ -48,9 +48,19 @@ struct KvShape {
   std::uint32_t head_dim = 1;
   KvType k_type = KvType::kF16;
   KvType v_type = KvType::kF16;
+  bool keys_are_values = false;  // no values are stored: a row's key is its value
 
+  // Whether rows of that part are stored.
+  constexpr bool holds(KvPart part) const noexcept {
+    return part == KvPart::kKeys || !keys_are_values;
+  }
+  // Whether what is read as values is rotated.
+  constexpr bool rotates_values() const noexcept {
+    return keys_are_values ? kv_is_quantised(k_type) : kv_rotates_values(v_type);
+  }
   // Bytes of the K (V) block of one layer and head in a page.
   constexpr std::uint64_t block_bytes(KvPart part) const noexcept {
+    if (!holds(part)) return 0;
     return kv_block_bytes(part == KvPart::kKeys ? k_type : v_type, head_dim);
   }
   // Bytes of one layer in a page: every head, K and V.

@@ -33,6 +33,7 @@ struct Architecture {
   bool shared_weight = false;      // of the expert that takes every row, by the row
   bool expert_biases = false;      // of the experts' matrices and the router
   bool sinks = false;              // a score of every head without a value
+  bool latent = false;             // latent attention
   LayerMixer state = LayerMixer::kAttention;  // what some layers have instead of attention
 };
 
@@ -76,6 +77,7 @@ constexpr Architecture kArchitectures[] = {
     {.name = "granitemoehybrid", .experts = true, .state = LayerMixer::kMamba2},
     {.name = "lfm2", .head_norms = true, .state = LayerMixer::kShortConv},
     {.name = "lfm2moe", .head_norms = true, .experts = true, .state = LayerMixer::kShortConv},
+    {.name = "deepseek2", .experts = true, .router_correction = true, .latent = true},
     {.name = "bitnet", .sub_norms = true},
     {.name = "bitnet-25", .sub_norms = true},
     {.name = "bitnet-b1.58", .sub_norms = true},
@@ -154,7 +156,51 @@ Status check_state(const ModelSpec& spec, const Architecture& architecture) {
   return unsupported_feature("layers with a state in parallel blocks or of int8 rows");
 }
 
+// What latent attention asks for: kernels take parts of a row in whole groups of 16, and the row of
+// the cache is rotated in quantised types.
+Status check_latent(const ModelSpec& spec, const Architecture& architecture) {
+  if (architecture.latent != spec.has_latent()) {
+    return unsupported("architecture \"%s\" with %u latent columns", spec.architecture.c_str(),
+                       spec.latent_dim);
+  }
+  if (!spec.has_latent()) return ok_status();
+  constexpr std::uint32_t kStep = 16;
+  if (spec.latent_dim % kStep != 0 || spec.rope.dims % kStep != 0 ||
+      spec.latent_value_dim % kStep != 0) {
+    return unsupported(
+        "latent attention of %u columns, %u rotating ones and values of %u: this version takes "
+        "multiples of 16",
+        spec.latent_dim, spec.rope.dims, spec.latent_value_dim);
+  }
+  if (spec.latent_key_dim < 2 || spec.latent_query_dim == 1) {
+    return unsupported_feature("a weight matrix of one column or row");
+  }
+  if (!spec.layer_rope.empty() || spec.qkv_clip != 0.0F || spec.has_state() || spec.int8_rows) {
+    return unsupported_feature(
+        "latent attention and rope by layer, clamped queries, layers with a state or int8 rows");
+  }
+  return ok_status();
+}
+
+// Latent attention, in the order in which the decoder takes the tensors.
+void add_latent_attention(const ModelSpec& spec, std::vector<TensorRule>& rules) {
+  const bool own_row = spec.latent_query_dim != 0;
+  if (own_row)
+    rules.push_back({TensorKind::kLatentQuery, spec.latent_query_dim, spec.hidden, true});
+  rules.push_back({TensorKind::kAttnK, spec.kv_dim(), spec.hidden, true});
+  if (own_row) rules.push_back({TensorKind::kLatentQueryNorm, 1, spec.latent_query_dim, true});
+  rules.push_back({TensorKind::kLatentNorm, 1, spec.latent_dim, true});
+  rules.push_back({TensorKind::kAttnQ, spec.n_heads * spec.query_dim(),
+                   own_row ? spec.latent_query_dim : spec.hidden, true});
+  rules.push_back(
+      {TensorKind::kLatentKeys, spec.n_heads * spec.latent_dim, spec.latent_key_dim, true});
+  rules.push_back(
+      {TensorKind::kLatentValues, spec.n_heads * spec.value_dim(), spec.latent_dim, true});
+  rules.push_back({TensorKind::kAttnO, spec.hidden, spec.n_heads * spec.value_dim(), true});
+}
+
 void add_attention(const ModelSpec& spec, std::vector<TensorRule>& rules) {
+  if (spec.has_latent()) return add_latent_attention(spec, rules);
   rules = {
       {TensorKind::kAttnQ, spec.q_dim(), spec.hidden, true},
       {TensorKind::kAttnQBias, 1, spec.q_dim(), false},
@@ -235,6 +281,7 @@ Status check_supported(const ModelSpec& spec) {
                        spec.n_experts, spec.n_experts_used, kMostExperts, kMostExpertsUsed);
   }
   QSF_RETURN_IF_ERROR(check_state(spec, *find_architecture(spec.architecture)));
+  QSF_RETURN_IF_ERROR(check_latent(spec, *find_architecture(spec.architecture)));
   if (spec.parallel_block && !find_architecture(spec.architecture)->pre_norms) {
     return unsupported_feature("parallel blocks and no norms before them");
   }

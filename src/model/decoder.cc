@@ -51,11 +51,12 @@ std::uint32_t logit_rows(std::uint32_t max_rows) {
 std::vector<BufferShape> Decoder::buffer_shapes(const ModelSpec& spec, std::uint32_t max_rows,
                                                 bool rope_reindex) {
   const std::uint32_t ffn = spec.widest_ffn();
+  const std::uint32_t v_dim = spec.has_latent() ? spec.n_heads * spec.value_dim() : spec.kv_dim();
   std::vector<BufferShape> shapes = {{"hidden", max_rows, spec.hidden},
                                      {"normed", max_rows, spec.hidden},
                                      {"q", max_rows, spec.q_dim()},
                                      {"k", max_rows, spec.kv_dim()},
-                                     {"v", max_rows, spec.kv_dim()},
+                                     {"v", max_rows, v_dim},
                                      {"attended", max_rows, spec.q_dim()},
                                      {"gate", max_rows, ffn},
                                      {"up", max_rows, ffn},
@@ -72,14 +73,22 @@ std::vector<BufferShape> Decoder::buffer_shapes(const ModelSpec& spec, std::uint
     shapes.push_back({"mixed", max_rows, spec.mixer_out()});
     if (spec.mixer_heads != 0) shapes.push_back({"convolved", max_rows, spec.conv_channels()});
   }
+  if (spec.has_latent()) {
+    const std::uint32_t n = spec.n_heads;
+    // Without a row of their own queries have an unused buffer.
+    shapes.push_back({"latent_query", max_rows, std::max(spec.latent_query_dim, 1U)});
+    shapes.push_back({"head_queries", max_rows, n * spec.query_dim()});
+    shapes.push_back({"key_parts", max_rows, n * part_stride(spec.latent_key_dim)});
+    shapes.push_back({"latent_parts", max_rows, n * part_stride(spec.latent_dim)});
+  }
   if (rope_reindex) shapes.push_back({"q_sinks", max_rows, spec.q_dim()});
   return shapes;
 }
 
 DecoderBuffers Decoder::name_buffers(const ModelSpec& spec, std::span<const Buffer> made,
                                      bool rope_reindex) {
-  DecoderBuffers named = {made[0], made[1], made[2], made[3], made[4], made[5],
-                          made[6], made[7], made[8], made[9], {},      {},
+  DecoderBuffers named = {made[0], made[1], made[2], made[3], made[4], made[5], made[6], made[7],
+                          made[8], made[9], {},      {},      {},      {},      {},      {},
                           {},      {},      {},      {},      {},      {}};
   std::size_t next = 10;
   if (has_parallel_ffn_norm(spec)) named.ffn_normed = made[next++];
@@ -93,13 +102,23 @@ DecoderBuffers Decoder::name_buffers(const ModelSpec& spec, std::span<const Buff
     named.mixed = made[next++];
     if (spec.mixer_heads != 0) named.convolved = made[next++];
   }
+  if (spec.has_latent()) {
+    named.latent_query = made[next++];
+    named.head_queries = made[next++];
+    named.key_parts = made[next++];
+    named.latent_parts = made[next++];
+  }
   if (rope_reindex) named.q_sinks = made.back();
   return named;
 }
 
 std::uint32_t Decoder::max_product_cols(const ModelSpec& spec) {
   const std::uint32_t mixer_out = spec.has_state() ? spec.mixer_out() : 0;
-  return std::max({spec.hidden, spec.q_dim(), spec.widest_ffn(), mixer_out});
+  const std::uint32_t widest = std::max({spec.hidden, spec.q_dim(), spec.widest_ffn(), mixer_out});
+  if (!spec.has_latent()) return widest;
+  return std::max({widest, spec.latent_query_dim, spec.n_heads * spec.value_dim(),
+                   part_columns(spec.n_heads, spec.latent_key_dim),
+                   part_columns(spec.n_heads, spec.latent_dim)});
 }
 
 Result<Decoder> Decoder::create(const QsfReader& reader, WeightPager& pager, Backend& backend,
@@ -304,6 +323,7 @@ Status Decoder::mix(const Pass& pass, const LayerWeights& w, std::uint32_t layer
 // hidden += Wo norm(attend(rope(norm(Wq n)), rope(norm(Wk n)), Wv n)) with n = in, where the norms
 // and the rotation are those that the model has
 Status Decoder::attention(const Pass& pass, const LayerWeights& w, std::uint32_t layer, Buffer in) {
+  if (spec_.has_latent()) return latent_attention(pass, w, layer, in);
   const std::array<Product, 3> qkv = {
       {{&w.q, w.q_bias, buffers_.q}, {&w.k, w.k_bias, buffers_.k}, {&w.v, w.v_bias, buffers_.v}}};
   QSF_RETURN_IF_ERROR(multiply(pass, OperatorKind::kQkv, in, qkv, {}));
@@ -315,22 +335,28 @@ Status Decoder::attention(const Pass& pass, const LayerWeights& w, std::uint32_t
   if (!query_scales_.empty()) backend_.scale_rows(buffers_.q, query_scales_);
   const LayerRope rope = spec_.rope_of(layer);
   if (rope != LayerRope::kNone) rotate(rope == LayerRope::kLocal ? 1 : 0);
+  attend(w, layer);
+  if (!w.attn_sub_norm.empty()) norm(buffers_.attended, buffers_.attended, w.attn_sub_norm, {});
+  return add_product(pass, OperatorKind::kAttentionOut, buffers_.attended, w.o, w.o_bias,
+                     w.attn_post_norm);
+}
+
+// attended = attention of q over the cache, k and v stored in it
+void Decoder::attend(const LayerWeights& w, std::uint32_t layer) {
   backend_.store_kv(places_[layer], buffers_.k, buffers_.v);
   const float scale = spec_.attention_scale != 0.0F
                           ? spec_.attention_scale
                           : 1.0F / std::sqrt(static_cast<float>(spec_.head_dim));
+  const bool rotates = spec_.rope_of(layer) != LayerRope::kNone;
   backend_.attend({.layer = places_[layer],
                    .q = buffers_.q,
                    .out = buffers_.attended,
-                   .q_sinks = rope == LayerRope::kNone ? buffers_.q : buffers_.q_sinks,
+                   .q_sinks = rotates ? buffers_.q_sinks : buffers_.q,
                    .scale = scale,
                    .window = spec_.window_of(layer),
                    .soft_cap = spec_.attention_soft_cap,
                    .slopes = alibi_slopes_,
                    .sink_scores = w.attn_sinks});
-  if (!w.attn_sub_norm.empty()) norm(buffers_.attended, buffers_.attended, w.attn_sub_norm, {});
-  return add_product(pass, OperatorKind::kAttentionOut, buffers_.attended, w.o, w.o_bias,
-                     w.attn_post_norm);
 }
 
 // hidden += Wdown (act(Wgate n) * Wup n), or Wdown act(Wup n) without a gate, with n = normed; some
@@ -416,7 +442,8 @@ void Decoder::norm(Buffer in, Buffer out, std::span<const float> gain,
 // the order of the file, as many tiles at once as the pager has ready. The writer puts such
 // matrices side by side; tiles of other matrices between them are left alone.
 Status Decoder::multiply_rows(const Pass& pass, OperatorKind kind, Buffer in, RowCounts rows,
-                              std::span<const Product> products, const MatmulEpilogue& epilogue) {
+                              std::span<const Product> products, const MatmulEpilogue& epilogue,
+                              const MatmulParts& parts) {
   QSF_DCHECK(products.size() <= kMaxProducts);
   std::array<MatmulTarget, kMaxProducts> targets;
   for (std::size_t i = 0; i < products.size(); ++i) {
@@ -457,7 +484,8 @@ Status Decoder::multiply_rows(const Pass& pass, OperatorKind kind, Buffer in, Ro
                                            .hook = {},
                                            .epilogue = epilogue,
                                            .expert = products.front().expert,
-                                           .int8_rows = spec_.int8_rows});
+                                           .int8_rows = spec_.int8_rows,
+                                           .parts = parts});
     pager_.release(next, n_ready, ticket);
     for (const WeightTile& tile : wanted) targets[tile.target].n_rows_done += tile.n_rows;
     next += n_ready;

@@ -37,7 +37,7 @@ struct DecoderBuffers {
   Buffer normed;      // [rows, hidden]    input of the next products
   Buffer q;           // [rows, q_dim]
   Buffer k;           // [rows, kv_dim]
-  Buffer v;           // [rows, kv_dim]
+  Buffer v;           // [rows, kv_dim], or what heads of latent attention give
   Buffer attended;    // [rows, q_dim]
   Buffer gate;        // [rows, ffn]
   Buffer up;          // [rows, ffn]
@@ -50,7 +50,13 @@ struct DecoderBuffers {
   Buffer mixer_in;    // [rows, mixer_in]  the next two with layers that have a state
   Buffer mixed;       // [rows, mixer_out]
   Buffer convolved;   // [rows, conv_channels] of scans
-  Buffer q_sinks;     // [rows, q_dim]     under PassLimits::rope_reindex
+  // The next four with latent attention: the row that queries are products of, queries as they are
+  // stored, and what the products of heads read.
+  Buffer latent_query;  // [rows, latent_query_dim]
+  Buffer head_queries;  // [rows, heads * query_dim]
+  Buffer key_parts;     // [rows, heads * part_stride(latent_key_dim)]
+  Buffer latent_parts;  // [rows, heads * part_stride(latent_dim)]
+  Buffer q_sinks;       // [rows, q_dim]     under PassLimits::rope_reindex
 };
 
 // One pass: rows in the order prompt, then generated and drafted.
@@ -130,6 +136,11 @@ class Decoder {
   Status mix(const Pass& pass, const LayerWeights& w, std::uint32_t layer, Buffer in);
   Status attention(const Pass& pass, const LayerWeights& w, std::uint32_t layer, Buffer in);
   Status scan(const Pass& pass, const LayerWeights& w, std::uint32_t layer, Buffer in);
+  Status latent_attention(const Pass& pass, const LayerWeights& w, std::uint32_t layer, Buffer in);
+  Status multiply_parts(const Pass& pass, OperatorKind kind, Buffer in, const MatrixRef& matrix,
+                        Buffer out, const MatmulParts& parts);
+  void norm_latent(Buffer x, std::uint32_t first_col, std::span<const float> gain);
+  void attend(const LayerWeights& w, std::uint32_t layer);
   Status short_conv(const Pass& pass, const LayerWeights& w, std::uint32_t layer, Buffer in);
   Status ffn(const Pass& pass, const LayerWeights& w, Buffer in);
   Status route(const Pass& pass, const LayerWeights& w, Buffer in);
@@ -150,7 +161,8 @@ class Decoder {
     return multiply_rows(pass, kind, in, counts_, products, epilogue);
   }
   Status multiply_rows(const Pass& pass, OperatorKind kind, Buffer in, RowCounts rows,
-                       std::span<const Product> products, const MatmulEpilogue& epilogue);
+                       std::span<const Product> products, const MatmulEpilogue& epilogue,
+                       const MatmulParts& parts = {});
   Result<std::uint32_t> acquire(TileId first, std::uint32_t max_tiles, std::span<WeightTile> tiles);
   Status multiply_head(const Pass& pass, std::span<const WeightTile> tiles);
   void multiply_head_blocks(std::span<const WeightTile> tiles, std::uint32_t first_token,

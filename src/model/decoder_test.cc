@@ -330,11 +330,9 @@ class Runner {
       backend_ = make_cpu_backend(*threads_, /*exact=*/false).value();
     }
     const ModelSpec& spec = reader_.spec();
-    const KvShape shape = {.n_layers = spec.n_attention_layers(),
-                           .n_kv_heads = spec.n_kv_heads,
-                           .head_dim = spec.head_dim,
-                           .k_type = KvType::kF32,
-                           .v_type = KvType::kF32};
+    const KvShape shape = {
+        spec.n_attention_layers(), spec.n_kv_heads, spec.head_dim, KvType::kF32, KvType::kF32,
+        spec.has_latent()};
     const KvLimits limits = {
         .n_pages = kv_pages_for(context), .max_sequences = 1, .max_slots = context};
     const PassLimits pass_limits = {
@@ -346,7 +344,8 @@ class Runner {
         .head_dim = spec.head_dim,
         .rope_dims = spec.positions == PositionEncoding::kRope ? spec.rope_dims() : 0,
         .n_rotations = local_rope_inverse_frequencies(spec).empty() ? 1U : 2U,
-        .max_cols = Decoder::max_product_cols(spec)};
+        .max_cols = Decoder::max_product_cols(spec),
+        .keys_are_values = spec.has_latent()};
     kv_.emplace(KvCache::create(shape, limits, memory(KvCache::region_bytes(limits))).value());
     kv_store_.emplace(shape, memory(backend_->kv_bytes(shape, limits.n_pages)));
     backend_->attach_kv(*kv_store_);

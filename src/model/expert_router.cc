@@ -7,6 +7,7 @@
 #include <limits>
 
 #include "base/check.h"
+#include "model/expert_groups.h"
 #include "model/sigmoid_router.h"
 #include "model/sparsemixer_router.h"
 
@@ -16,6 +17,24 @@ namespace {
 // A score that is not a number is chosen last.
 float comparable(float score) noexcept {
   return std::isnan(score) ? -std::numeric_limits<float>::infinity() : score;
+}
+
+// Whether choosing changes a copy of the scores.
+bool needs_sums(const ModelSpec& spec) noexcept {
+  return spec.expert_scoring == ExpertScoring::kSigmoid || spec.expert_groups > 1;
+}
+
+// Weighs chosen experts, best first, by their parts of a softmax over all, or over the chosen ones.
+void weigh_by_softmax(std::span<const float> scores, bool renormalise,
+                      std::span<ExpertChoice> chosen) noexcept {
+  const double most = comparable(scores[chosen[0].expert]);
+  double total = 0.0;
+  for (std::size_t e = 0; e < (renormalise ? chosen.size() : scores.size()); ++e) {
+    total += std::exp(comparable(scores[renormalise ? chosen[e].expert : e]) - most);
+  }
+  for (ExpertChoice& choice : chosen) {
+    choice.weight = static_cast<float>(std::exp(comparable(scores[choice.expert]) - most) / total);
+  }
 }
 
 // The heat of a prompt's rows, from its last one back.
@@ -40,14 +59,20 @@ void choose_experts(std::span<const float> scores, bool renormalise,
     std::move_backward(place, end - 1, end);
     place->expert = e;
   }
-  const double most = comparable(scores[chosen[0].expert]);
-  double total = 0.0;
-  for (std::size_t e = 0; e < (renormalise ? chosen.size() : scores.size()); ++e) {
-    total += std::exp(comparable(scores[renormalise ? chosen[e].expert : e]) - most);
+  weigh_by_softmax(scores, renormalise, chosen);
+}
+
+void choose_in_groups(const ModelSpec& spec, std::span<const float> scores, std::span<float> masked,
+                      std::span<ExpertChoice> chosen) noexcept {
+  QSF_DCHECK(masked.size() == scores.size() && !spec.expert_renormalised);
+  if (chosen.empty()) return;
+  // A score that is not a number stays above those of other groups.
+  for (std::size_t e = 0; e < scores.size(); ++e) {
+    masked[e] = std::max(comparable(scores[e]), std::numeric_limits<float>::lowest());
   }
-  for (ExpertChoice& choice : chosen) {
-    choice.weight = static_cast<float>(std::exp(comparable(scores[choice.expert]) - most) / total);
-  }
+  mask_groups(GroupRank::kLargest, spec.expert_groups, spec.expert_groups_used, masked);
+  choose_experts(masked, false, chosen);
+  weigh_by_softmax(scores, false, chosen);
 }
 
 ExpertRows::ExpertRows(const ModelSpec& spec, std::uint32_t max_rows)
@@ -61,7 +86,7 @@ ExpertRows::ExpertRows(const ModelSpec& spec, std::uint32_t max_rows)
   weights_.resize(most);
   heats_.resize(spec.n_experts == 0 ? 0 : max_rows);
   uses_.reserve(spec.n_experts);
-  if (spec.expert_scoring == ExpertScoring::kSigmoid) sums_.resize(spec.n_experts);
+  if (needs_sums(spec)) sums_.resize(spec.n_experts);
 }
 
 std::uint64_t ExpertRows::heap_bytes(const ModelSpec& spec, std::uint32_t max_rows) noexcept {
@@ -69,8 +94,7 @@ std::uint64_t ExpertRows::heap_bytes(const ModelSpec& spec, std::uint32_t max_ro
   const std::uint64_t most = std::uint64_t{max_rows} * spec.n_experts_used;
   return most * (sizeof(ExpertChoice) + sizeof(std::uint32_t) + sizeof(float)) +
          max_rows * sizeof(float) + spec.n_experts * (sizeof(std::uint32_t) + sizeof(ExpertUse)) +
-         sizeof(std::uint32_t) +
-         (spec.expert_scoring == ExpertScoring::kSigmoid ? spec.n_experts * sizeof(float) : 0);
+         sizeof(std::uint32_t) + (needs_sums(spec) ? spec.n_experts * sizeof(float) : 0);
 }
 
 void ExpertRows::clear() noexcept {
@@ -83,7 +107,13 @@ std::span<ExpertChoice> ExpertRows::add(std::span<const float> scores,
   choices_.resize(choices_.size() + n_used_);
   const std::span<ExpertChoice> chosen = std::span(choices_).last(n_used_);
   switch (spec_.expert_scoring) {
-    case ExpertScoring::kSoftmax: choose_experts(scores, spec_.expert_renormalised, chosen); break;
+    case ExpertScoring::kSoftmax:
+      if (spec_.expert_groups > 1) {
+        choose_in_groups(spec_, scores, sums_, chosen);
+      } else {
+        choose_experts(scores, spec_.expert_renormalised, chosen);
+      }
+      break;
     case ExpertScoring::kSigmoid:
       choose_by_sigmoid(spec_, corrections, scores, sums_, chosen);
       break;

@@ -45,6 +45,13 @@ class RoutingHook {
 void choose_experts(std::span<const float> scores, bool renormalise,
                     std::span<ExpertChoice> chosen) noexcept;
 
+// The same out of the spec's groups with the largest scores. Weights are the softmax over all.
+// Shapes    masked [n_experts], overwritten
+// Requires  no renormalisation
+// Based on: DeepSeek-AI, "DeepSeek-V2", 2024, section 2.2.2.
+void choose_in_groups(const ModelSpec& spec, std::span<const float> scores, std::span<float> masked,
+                      std::span<ExpertChoice> chosen) noexcept;
+
 // The rows of a pass by expert.
 // Threads  one at a time
 class ExpertRows {

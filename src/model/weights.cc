@@ -124,6 +124,11 @@ LayerWeights bind_layer(const SectionBinder& section, std::uint32_t n_experts) {
   layer.k_bias = section.vector(TensorKind::kAttnKBias);
   layer.v_bias = section.vector(TensorKind::kAttnVBias);
   layer.o_bias = section.vector(TensorKind::kAttnOBias);
+  layer.latent_query = section.matrix(TensorKind::kLatentQuery);
+  layer.latent_query_norm = section.vector(TensorKind::kLatentQueryNorm);
+  layer.latent_norm = section.vector(TensorKind::kLatentNorm);
+  layer.latent_keys = section.matrix(TensorKind::kLatentKeys);
+  layer.latent_values = section.matrix(TensorKind::kLatentValues);
   layer.mixer_in = section.matrix(TensorKind::kMixerIn);
   layer.mixer_out = section.matrix(TensorKind::kMixerOut);
   layer.mixer_in_bias = section.vector(TensorKind::kMixerInBias);

@@ -35,8 +35,11 @@ struct ExpertWeights {
 struct LayerWeights {
   MatrixRef q, k, v, o;
   MatrixRef mixer_in, mixer_out;  // in place of q, k, v, o: with a state
-  MatrixRef gate, up, down;       // gate with a gated FFN alone
-  MatrixRef router;               // with experts instead of the FFN
+  // Of latent attention, beside q, k and o. The first where queries have a row of their own.
+  MatrixRef latent_query, latent_keys, latent_values;
+  std::span<const float> latent_query_norm, latent_norm;
+  MatrixRef gate, up, down;  // gate with a gated FFN alone
+  MatrixRef router;          // with experts instead of the FFN
   std::span<const float> router_correction;
   MatrixRef shared_gate, shared_up, shared_down;  // of the expert that takes every row
   std::span<const float> shared_weight;           // [hidden], where rows weigh that expert

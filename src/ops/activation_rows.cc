@@ -69,7 +69,8 @@ bool ActivationRows::has(ActivationType input, bool int8_rows, std::uint32_t buf
 void ActivationRows::begin(ActivationType input, bool int8_rows, std::uint32_t buffer,
                            std::uint32_t n_cols, RowRange rows) {
   Quantised& to = of(input);
-  QSF_CHECK(to.memory != nullptr && rows.last <= max_rows_ && n_cols <= max_cols_);
+  QSF_CHECK(to.memory != nullptr &&
+            rows.last * row_stride(input, n_cols) <= max_rows_ * row_stride(input, max_cols_));
   to = {to.memory, buffer, n_cols, row_stride(input, n_cols), rows, int8_rows, false};
 }
 

@@ -55,7 +55,7 @@ class ActivationRows {
            std::uint32_t n_cols, RowRange rows) const noexcept;
   // Announces that rows of `buffer` will be quantised, each by quantise_row; earlier rows are
   // dropped.
-  // Requires  input is kInt8 or kBf16; rows and columns within those of attach()
+  // Requires  input is kInt8 or kBf16; rows within the memory of attach()
   void begin(kernels::ActivationType input, bool int8_rows, std::uint32_t buffer,
              std::uint32_t n_cols, RowRange rows);
   // Quantises one announced row from its f32 values.

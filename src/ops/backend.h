@@ -91,7 +91,8 @@ struct PassLimits {
   std::uint32_t head_dim = 1;
   std::uint32_t rope_dims = 0;  // 0: no rotation
   std::uint32_t n_rotations = 1;
-  std::uint32_t max_cols = 0;  // of a row that a product reads
+  std::uint32_t max_cols = 0;    // of a row that a product reads
+  bool keys_are_values = false;  // KvShape's; without sparse_prefill and h2o_eviction
   std::optional<SparsePrefillLimits> sparse_prefill = std::nullopt;
   std::optional<H2oEvictionLimits> h2o_eviction = std::nullopt;  // without sparse_prefill
   std::optional<DraftLimits> drafts = std::nullopt;              // without either
@@ -122,6 +123,26 @@ struct MatmulTarget {
   // each matrix's in ascending order.
   std::uint32_t n_rows_done = 0;
 };
+
+// A matrix of n_parts matrices of n_rows rows each, one behind the other, each of which multiplies
+// columns of its own: those of part p from p * in_stride on. Its outputs go to the columns of the
+// target from out_first + p * out_stride on.
+struct MatmulParts {
+  std::uint32_t n_parts = 0;  // 0: an ordinary matrix
+  std::uint32_t n_rows = 0;   // a multiple of 16
+  std::uint32_t in_stride = 0;
+  std::uint32_t out_first = 0;
+  std::uint32_t out_stride = 0;
+};
+// Columns from one part to the next of an input that parts are copied to, which is zero between
+// them, for parts of n_cols columns.
+constexpr std::uint32_t part_stride(std::uint32_t n_cols) noexcept {
+  return (n_cols + kColumnAlign - 1) / kColumnAlign * kColumnAlign;
+}
+// At least as wide a row for PassLimits::max_cols, since each part has scales of its own.
+constexpr std::uint32_t part_columns(std::uint32_t n_parts, std::uint32_t n_cols) noexcept {
+  return n_parts * (part_stride(n_cols) + 2 * kColumnAlign);
+}
 
 // Called with each completed piece of an output row, before the bias is added: adapters of single
 // rows add their part here. Runs on any worker, for different pieces at once.
@@ -169,6 +190,9 @@ struct MatmulArgs {
   // this overrides the engine's choice. With float weights a backend may leave `in` rounded to
   // them.
   bool int8_rows = false;
+  // One target without bias, and no row_list, hook, epilogue or int8_rows. Requires  in_stride as
+  // part_stride()
+  MatmulParts parts = {};
 };
 inline constexpr std::size_t kMaxMatmulTiles = 128;
 
@@ -176,9 +200,10 @@ struct NormArgs {
   Buffer in;
   Buffer out;
   std::span<const std::uint32_t>
-      row_list;              // rows of `in`; row i of `out` is the norm of row_list[i]
-  std::uint32_t n_rows = 0;  // with an empty row_list: rows 0 .. n_rows - 1 in place
-  std::uint32_t n_cols = 0;  // normalised together
+      row_list;                 // rows of `in`; row i of `out` is the norm of row_list[i]
+  std::uint32_t n_rows = 0;     // with an empty row_list: rows 0 .. n_rows - 1 in place
+  std::uint32_t n_cols = 0;     // normalised together
+  std::uint32_t first_col = 0;  // of both buffers
   // Neighbouring parts of n_cols columns, each normalised on its own: the heads of queries or keys.
   // Requires  n_parts * n_cols is at most the buffers' widths
   std::uint32_t n_parts = 1;
@@ -210,6 +235,13 @@ struct AttendArgs {
 struct BufferColumns {
   Buffer buffer;
   std::uint32_t first = 0;
+};
+
+// Columns of each part of a row: from first + p * stride on.
+struct PartColumns {
+  Buffer buffer;
+  std::uint32_t first = 0;
+  std::uint32_t stride = 0;
 };
 
 // A causal convolution of every channel over the rows of its sequence; those before the pass are in
@@ -302,12 +334,16 @@ class Backend : public SubmittedWork {
   // Multiplies row i of the pass by factors[i].
   virtual void scale_rows(Buffer x, std::span<const float> factors) = 0;
   virtual void clamp(Buffer x, float limit) = 0;  // every value to [-limit, limit]
+  // Where keys are values, v is not read.
   virtual void store_kv(std::uint32_t layer, Buffer k, Buffer v) = 0;
   virtual void attend(const AttendArgs& args) = 0;
   virtual void add(Buffer to, Buffer from) = 0;  // to += from
   virtual void clear(Buffer x) = 0;              // the rows of the pass become 0
   // Columns of `to` are multiplied by as many columns of `by`.
   virtual void multiply(BufferColumns to, BufferColumns by, std::uint32_t n_cols) = 0;
+  // Copies n_cols columns of each of n_parts parts. Requires  different buffers
+  virtual void copy_parts(const PartColumns& from, const PartColumns& to, std::uint32_t n_parts,
+                          std::uint32_t n_cols) = 0;
   // The state behind the pass then has the last n_taps - 1 rows of each sequence, oldest first.
   // Requires  attach_states()
   virtual void convolve(const ConvolveArgs& args) = 0;

@@ -18,6 +18,7 @@
 #include <optional>
 
 #include "base/check.h"
+#include "kernels/kv_rows/key_values.h"
 #include "kernels/kv_rows/kv_store.h"
 #include "kv/kv_block.h"
 #include "ops/cpu_backend.h"
@@ -76,9 +77,16 @@ std::uint32_t decode_tile_spans(const PassLimits& limits, std::uint32_t n_rows) 
 // Bytes of a K and a V block and their positions.
 std::size_t path_page_bytes(const PassLimits& limits) {
   if (!limits.drafts.has_value()) return 0;
+  const std::uint64_t v_bytes =
+      limits.keys_are_values ? 0 : kv_block_bytes(limits.drafts->v_type, limits.head_dim);
   return static_cast<std::size_t>(kv_block_bytes(limits.drafts->k_type, limits.head_dim) +
-                                  kv_block_bytes(limits.drafts->v_type, limits.head_dim)) +
+                                  v_bytes) +
          kKvPageSlots * sizeof(std::int32_t);
+}
+
+// Bytes of the values of a page, where keys are values.
+std::size_t widened_bytes(const PassLimits& limits) {
+  return limits.keys_are_values ? std::size_t{kKvPageSlots} * limits.head_dim * sizeof(float) : 0;
 }
 
 // Bytes of one worker's AttendWork.
@@ -87,7 +95,8 @@ std::size_t work_bytes(const PassLimits& limits, const AttendKernel& kernel) {
   const std::size_t query_bytes = kernels::attend_query_bytes(n_queries, limits.head_dim);
   return query_bytes + (limits.rope_reindex ? query_bytes : 0) +
          kernels::attend_scratch_bytes(n_queries, limits.head_dim) +
-         2 * partial_bytes(n_queries, limits.head_dim) + path_page_bytes(limits);
+         2 * partial_bytes(n_queries, limits.head_dim) + widened_bytes(limits) +
+         path_page_bytes(limits);
 }
 
 std::size_t angle_bytes(const PassLimits& limits) {
@@ -164,8 +173,14 @@ CpuBackend::AttendWork CpuBackend::work_of(unsigned worker) const noexcept {
     return Partial{reinterpret_cast<AttendState*>(at),
                    reinterpret_cast<float*>(at + state_bytes(n_queries))};
   };
-  return {queries,          sink_queries,      scratch,
-          partial_at(span), partial_at(total), total + partial_bytes(n_queries, limits_.head_dim)};
+  std::byte* const values = total + partial_bytes(n_queries, limits_.head_dim);
+  return {queries,
+          sink_queries,
+          scratch,
+          partial_at(span),
+          partial_at(total),
+          reinterpret_cast<float*>(values),
+          values + widened_bytes(limits_)};
 }
 
 std::uint64_t CpuBackend::kv_bytes(const KvShape& shape, std::uint32_t n_pages) const noexcept {
@@ -216,6 +231,7 @@ void CpuBackend::store_kv_rows(std::uint32_t kv_head, std::uint32_t part, std::u
     const std::uint32_t slot = rows_[i].kv_slot % kKvPageSlots;
     kernels::store_key(store, kv_shape_.k_type, keys.row(i) + column,
                        kv_block(page, kv_head, KvPart::kKeys), slot, head_dim);
+    if (!kv_shape_.holds(KvPart::kValues)) continue;
     kernels::store_value(store, kv_shape_.v_type, values.row(i) + column,
                          kv_block(page, kv_head, KvPart::kValues), slot, head_dim);
   }
@@ -409,14 +425,22 @@ void CpuBackend::attend_page(const AttendArgs& args, const AttendKernel& kernel,
   const std::uint32_t group = group_size();
   const float* slopes =
       args.slopes.empty() ? nullptr : args.slopes.data() + std::size_t{tile.kv_head} * group;
+  const std::byte* v = page.v;
+  if (kv_shape_.keys_are_values) {
+    SlotRange seen = visible[0];
+    for (std::uint32_t i = 1; i < tile.n_rows; ++i) seen = hull(seen, visible[i]);
+    kernels::widen_keys(kernels_.convert, kv_shape_.k_type, page.k, seen, limits_.head_dim,
+                        work.values);
+    v = reinterpret_cast<const std::byte*>(work.values);
+  }
   kernel.page({.queries = queries,
                .n_rows = tile.n_rows,
                .n_q = group,
                .head_dim = limits_.head_dim,
                .k = page.k,
-               .v = page.v,
+               .v = v,
                .k_type = kv_shape_.k_type,
-               .v_type = kv_shape_.v_type,
+               .v_type = kv_shape_.keys_are_values ? KvType::kF32 : kv_shape_.v_type,
                .visible = visible,
                .state = partial.state,
                .acc = partial.acc,
@@ -502,7 +526,7 @@ void CpuBackend::finish_tile(const AttendArgs& args, const AttendTile& tile, con
                             .out_stride = limits_.head_dim,
                             .n_queries = group,
                             .head_dim = limits_.head_dim,
-                            .v_type = kv_shape_.v_type,
+                            .rotated = kv_shape_.rotates_values(),
                             .rotate = kernels_.kv_rows.rotate});
   }
 }

@@ -250,11 +250,11 @@ void CpuBackend::norm(const NormArgs& args) {
   const float* bias = args.bias.empty() ? nullptr : args.bias.data();
   QSF_DCHECK(args.gain.size() == args.n_cols || args.gain.size() == args.n_parts * args.n_cols);
   const std::uint32_t gain_step = args.gain.size() == args.n_cols ? 0 : args.n_cols;
-  QSF_DCHECK(args.n_parts * args.n_cols <= std::min(in.n_cols, out.n_cols));
+  QSF_DCHECK(args.first_col + args.n_parts * args.n_cols <= std::min(in.n_cols, out.n_cols));
   activation_rows_.invalidate(args.out.id);
   RowRange i8;
   RowRange bf16;
-  if (args.n_parts * args.n_cols == out.input_cols) {
+  if (args.first_col == 0 && args.n_parts * args.n_cols == out.input_cols) {
     i8 = out.inputs.range(kernels::ActivationType::kInt8, rows);
     bf16 = out.inputs.range(kernels::ActivationType::kBf16, rows);
   }
@@ -267,9 +267,9 @@ void CpuBackend::norm(const NormArgs& args) {
                            out.input_cols, bf16);
   }
   for_rows(rows.n_rows, [&](std::uint32_t i) {
-    const float* x = in.row(listed ? args.row_list[i] : i);
+    const float* x = in.row(listed ? args.row_list[i] : i) + args.first_col;
     float* const first = out.row(i);
-    float* y = first;
+    float* y = first + args.first_col;
     const float* gain = args.gain.data();
     for (std::uint32_t part = 0; part < args.n_parts; ++part) {
       if (args.kind == NormKind::kRmsNorm) {

@@ -75,6 +75,8 @@ class CpuBackend final : public Backend {
   void add(Buffer to, Buffer from) override;
   void clear(Buffer x) override;
   void multiply(BufferColumns to, BufferColumns by, std::uint32_t n_cols) override;
+  void copy_parts(const PartColumns& from, const PartColumns& to, std::uint32_t n_parts,
+                  std::uint32_t n_cols) override;
   void convolve(const ConvolveArgs& args) override;
   void scan(const ScanArgs& args) override;
   void gate(BufferColumns gate, BufferColumns by, std::uint32_t n_cols,
@@ -180,6 +182,7 @@ class CpuBackend final : public Backend {
     std::byte* scratch;
     Partial span;
     Partial total;
+    float* values;         // of a page; where keys are values
     std::byte* path_page;  // K and V block, positions; with limits.drafts
   };
   // Neighbouring rows of one sequence, with the query heads of one KV head.
@@ -224,6 +227,9 @@ class CpuBackend final : public Backend {
   void compute(const MatmulArgs& args, const WorkItem& item);
   void multiply(const MatmulArgs& args, const WeightTile& tile, const WorkItem& item,
                 RowRange rows);
+  void quantise_parts(const MatmulArgs& args, std::uint32_t n_cols, const RoleInputs& inputs);
+  void multiply_parts(const MatmulArgs& args, const WeightTile& tile, const WorkItem& item,
+                      RowRange rows);
   void run_epilogue(const MatmulArgs& args, const WorkItem& item, RowRange rows);
   void activate(ActivationKind kind, float* x, std::uint32_t n_values) const noexcept;
   void activate_mul(ActivationKind kind, float* gate, const float* up,

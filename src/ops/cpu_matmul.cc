@@ -36,14 +36,19 @@ void for_runs(const MatmulArgs& args, std::uint32_t first_x, std::uint32_t last_
 
 Ticket CpuBackend::matmul(const MatmulArgs& args) {
   QSF_DCHECK(args.row_list.empty() || !args.epilogue.fused_gate_up);
+  const bool in_parts = args.parts.n_parts != 0;
   if (args.tiles.empty()) return 0;
   const RoleInputs inputs = choose_kernels(args.tiles, args.rows, args.int8_rows);
   const std::uint32_t n_cols = args.tiles.front().n_cols;
-  quantise_activations(args.in, n_cols, inputs, args.rows);
-  Matrix& in = matrix(args.in);
-  if (n_cols < in.n_cols) clear_padding(in, n_cols, args.rows.n_rows);
-  in.inputs = inputs;
-  in.input_cols = n_cols;
+  if (in_parts) {
+    quantise_parts(args, n_cols, inputs);
+  } else {
+    quantise_activations(args.in, n_cols, inputs, args.rows);
+    Matrix& in = matrix(args.in);
+    if (n_cols < in.n_cols) clear_padding(in, n_cols, args.rows.n_rows);
+    in.inputs = inputs;
+    in.input_cols = n_cols;
+  }
   for (const MatmulTarget& target : args.targets) activation_rows_.invalidate(target.out.id);
   if (args.epilogue.add_to.id != Buffer::kNone)
     activation_rows_.invalidate(args.epilogue.add_to.id);
@@ -116,7 +121,9 @@ CpuBackend::RoleInputs CpuBackend::choose_kernels(std::span<const WeightTile> ti
 void CpuBackend::compute(const MatmulArgs& args, const WorkItem& item) {
   for_runs(args, item.first_x, item.last_x, [&](RowRange rows) {
     for (const WeightTile* tile : item.piece->tiles) {
-      if (tile != nullptr) multiply(args, *tile, item, rows);
+      if (tile == nullptr) continue;
+      if (args.parts.n_parts != 0) return multiply_parts(args, *tile, item, rows);
+      multiply(args, *tile, item, rows);
     }
     run_epilogue(args, item, rows);
   });

@@ -385,7 +385,7 @@ void SparseAttention::finish_slice(const Slice& slice, const Work& work) {
                             .out_stride = limits_.head_dim,
                             .n_queries = 1,
                             .head_dim = limits_.head_dim,
-                            .v_type = sizes_.v_type,
+                            .rotated = kv_rotates_values(sizes_.v_type),
                             .rotate = kernels_.kv_rows.rotate});
   }
 }

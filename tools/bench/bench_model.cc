@@ -75,8 +75,8 @@ std::uint64_t ModelCost::visible(std::uint64_t position, bool generated) const n
 }
 
 std::uint64_t ModelCost::kv_bytes(std::uint64_t position) const noexcept {
-  const std::uint64_t of_page =
-      qsf::kv_block_bytes(k_type_, spec_.head_dim) + qsf::kv_block_bytes(v_type_, spec_.head_dim);
+  std::uint64_t of_page = qsf::kv_block_bytes(k_type_, spec_.head_dim);
+  if (!spec_.has_latent()) of_page += qsf::kv_block_bytes(v_type_, spec_.head_dim);
   return visible(position, true) * spec_.n_kv_heads * of_page / qsf::kKvPageSlots;
 }
 

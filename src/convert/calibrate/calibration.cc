@@ -148,6 +148,11 @@ CalibratedModel shape_of(const ModelSpec& spec) {
 
 Result<CalibratedModel> identify_model(const ModelSource& source) {
   const ModelSpec& spec = source.spec();
+  if (spec.has_latent()) {
+    return unsupported(
+        "calibration of a model with latent attention is not supported; convert it without "
+        "calibration");
+  }
   if (spec.has_state()) {
     return unsupported(
         "calibration of a model with layers that have a state is not supported; convert it without "

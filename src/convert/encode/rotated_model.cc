@@ -132,6 +132,9 @@ Status check_values(const ModelSource& source) {
           tensor.name.c_str());
     }
   }
+  if (spec.has_latent()) {
+    return unsupported("values cannot be rotated: they are products of a row that is normed");
+  }
   if (spec.qkv_clip != 0.0F) {
     return unsupported("values cannot be rotated: the model clamps each of their columns");
   }
@@ -274,7 +277,10 @@ RotatedModel::Change RotatedModel::change_of(TensorKind kind, std::uint32_t laye
     case TensorKind::kAttnQ:
     case TensorKind::kAttnK:
     case TensorKind::kAttnV:
+    case TensorKind::kLatentQuery:
     case TensorKind::kMixerIn:
+      // Queries may be products of another row.
+      if (kind == TensorKind::kAttnQ && spec_.latent_query_dim != 0) break;
       change.columns = of_stream;
       if (stream) change.gain = &gains_[layer].attention;
       if (kind == TensorKind::kAttnV) change.rows = of_values;

@@ -24,6 +24,7 @@ BlockFormat mixed_format(TensorKind kind) noexcept {
     case TensorKind::kAttnK:
     case TensorKind::kAttnV:
     case TensorKind::kMixerIn:
+    case TensorKind::kLatentQuery:
     case TensorKind::kFfnGate:
     case TensorKind::kFfnUp:
     case TensorKind::kExpertGate:

@@ -255,6 +255,8 @@ float vector_value(TensorKind kind) noexcept {
     case TensorKind::kFfnNorm:
     case TensorKind::kQNorm:
     case TensorKind::kKNorm:
+    case TensorKind::kLatentQueryNorm:
+    case TensorKind::kLatentNorm:
     case TensorKind::kAttnPostNorm:
     case TensorKind::kFfnPostNorm:
     case TensorKind::kFinalNorm: return 1.0F;
@@ -333,6 +335,10 @@ bool RandomModelWriter::is_present(Presence presence, std::uint32_t layer) const
     case Presence::kDense: return !spec_.has_experts(layer);
     case Presence::kExperts: return spec_.has_experts(layer);
     case Presence::kShared: return spec_.has_experts(layer) && spec_.shared_ffn != 0;
+    case Presence::kRouterCorrection:
+      return spec_.has_experts(layer) && spec_.expert_scoring == ExpertScoring::kSigmoid;
+    case Presence::kQueryRow: return spec_.latent_query_dim != 0;
+    case Presence::kNoQueryRow: return spec_.latent_query_dim == 0;
     default: return false;
   }
 }

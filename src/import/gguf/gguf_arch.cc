@@ -58,7 +58,7 @@ Status read_sizes(const GgufFile& file, const GgufArchitecture& architecture, Gg
   }
   const std::uint32_t value_length =
       fields.u32_or("attention.value_length", spec.head_dim, 1, 1U << 16);
-  if (fields.status().ok() && value_length != spec.head_dim) {
+  if (fields.status().ok() && value_length != spec.head_dim && !architecture.latent) {
     return unsupported("GGUF: values of %u columns a head and keys of %u are not supported",
                        value_length, spec.head_dim);
   }
@@ -153,6 +153,11 @@ constexpr GgufKindName kLayerNames[] = {
     {K::kSharedGate, "ffn_gate_shexp.weight"},
     {K::kSharedUp, "ffn_up_shexp.weight"},
     {K::kSharedDown, "ffn_down_shexp.weight"},
+    {K::kLatentQuery, "attn_q_a.weight"},
+    {K::kLatentQueryNorm, "attn_q_a_norm.weight"},
+    {K::kLatentNorm, "attn_kv_a_norm.weight"},
+    {K::kLatentKeys, "attn_k_b.weight"},
+    {K::kLatentValues, "attn_v_b.weight"},
     {K::kAttnPostNorm, "post_attention_norm.weight"},
     {K::kFfnPostNorm, "post_ffw_norm.weight"},
 };

@@ -212,6 +212,48 @@ Status finish_glm4moe(const GgufFile&, GgufFields& fields, ModelSpec& spec) {
   return ok_status();
 }
 
+// DeepSeek-V2 and V3, and GLM-4.7-Flash. Keys of the cache are those of one KV head, and the heads'
+// own sizes have names of their own; older files have the heads' alone. llama.cpp norms the latent
+// rows as all others, the models with an epsilon of their own, and it ranks groups of a softmax by
+// two experts, the models by one.
+Status finish_deepseek2(const GgufFile& file, GgufFields& fields, ModelSpec& spec) {
+  constexpr std::uint32_t kMost = 1U << 16;
+  const std::uint32_t n_rope = spec.rope_dims();
+  spec.latent_dim = fields.u32("attention.kv_lora_rank", 1, kMost);
+  spec.latent_query_dim = fields.u32_or("attention.q_lora_rank", 0, 0, kMost);
+  const bool older = !fields.has("attention.key_length_mla");
+  const std::uint32_t key =
+      fields.u32(older ? "attention.key_length" : "attention.key_length_mla", n_rope + 1, kMost);
+  spec.latent_value_dim =
+      fields.u32(older ? "attention.value_length" : "attention.value_length_mla", 1, kMost);
+  QSF_RETURN_IF_ERROR(fields.status());
+  spec.latent_key_dim = key - n_rope;
+  spec.n_kv_heads = 1;
+  spec.rope.dims = n_rope;
+  spec.head_dim = spec.latent_dim + n_rope;
+  const float growth = fields.positive_or("rope.scaling.yarn_log_multiplier", 0.0F);
+  double scale = 1.0 / std::sqrt(static_cast<double>(key));
+  if (spec.rope.scaling == RopeScaling::kYarn && growth != 0.0F) {
+    const double mscale =
+        static_cast<double>(growth) * std::log(static_cast<double>(spec.rope.factor)) + 1.0;
+    scale *= mscale * mscale;
+    spec.rope.attention_factor = 1.0F;  // the same in cosines and scores
+  }
+  spec.attention_scale = static_cast<float>(scale);
+  const std::uint32_t gating = fields.u32_or("expert_gating_func", 1, 1, 2);
+  QSF_RETURN_IF_ERROR(fields.status());
+  QSF_RETURN_IF_ERROR(finish_glm4moe(file, fields, spec));
+  if (gating == 2) return ok_status();
+  spec.expert_scoring = ExpertScoring::kSoftmax;
+  spec.expert_renormalised = false;
+  spec.expert_epsilon = 0.0F;
+  return ok_status();
+}
+
+bool has_deepseek2_query_row(const GgufFile& file) {
+  return file.keys().find_key("deepseek2.attention.q_lora_rank") != nullptr;
+}
+
 // llama.cpp routes by a softmax, norms without the mean and derives the factor of cosines and
 // sines. The model does none of this; what no key holds is the same in both published ones.
 Status finish_phimoe(const GgufFile& file, GgufFields& fields, ModelSpec& spec) {
@@ -383,6 +425,10 @@ constexpr GgufKindName kScanNames[] = {{TensorKind::kMixerIn, "ssm_in.weight"},
 // The final norm of LFM2 has the name of a norm of embeddings.
 constexpr GgufKindName kLfm2Names[] = {{TensorKind::kFinalNorm, "token_embd_norm.weight"}};
 
+constexpr GgufKindName kDeepseek2Names[] = {{TensorKind::kAttnK, "attn_kv_a_mqa.weight"}};
+constexpr GgufKindName kDeepseek2QueryRowNames[] = {{TensorKind::kAttnQ, "attn_q_b.weight"},
+                                                    {TensorKind::kAttnK, "attn_kv_a_mqa.weight"}};
+
 constexpr GgufArchitecture kGgufArchitectures[] = {
     {.name = "llama",
      .family = "mixtral",
@@ -449,6 +495,17 @@ constexpr GgufArchitecture kGgufArchitectures[] = {
      .names = kScanNames},
     {.name = "phimoe", .family = "phimoe", .norm = NormType::kLayerNorm, .finish = finish_phimoe},
     {.name = "glm4moe", .family = "glm4moe", .finish = finish_glm4moe, .names = kLateFfnNormNames},
+    {.name = "deepseek2",
+     .family = "deepseek2",
+     .latent = true,
+     .finish = finish_deepseek2,
+     .names = kDeepseek2QueryRowNames,
+     .holds = has_deepseek2_query_row},
+    {.name = "deepseek2",
+     .family = "deepseek2",
+     .latent = true,
+     .finish = finish_deepseek2,
+     .names = kDeepseek2Names},
     {.name = "qwen2moe", .family = "qwen2moe", .finish = finish_qwen2moe},
     {.name = "qwen3moe", .family = "qwen3moe", .finish = finish_qwen3moe},
     {.name = "olmoe", .family = "olmoe", .finish = finish_olmoe},

@@ -39,6 +39,7 @@ struct GgufArchitecture {
   bool parallel_block = false;
   // RoPE rotates neighbouring rows of queries and keys in pairs (GPT-J order).
   bool paired_rope = false;
+  bool latent = false;                        // latent attention, whose rotating rows are in pairs
   LayerMixer state = LayerMixer::kAttention;  // of layers without heads of keys
   Status (*finish)(const GgufFile& file, GgufFields& fields,
                    ModelSpec& spec) = nullptr;  // reads its own keys

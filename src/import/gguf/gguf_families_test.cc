@@ -501,6 +501,63 @@ TEST(GgufFamiliesTest, KeysOfOtherArchitecturesAreRefused) {
   expect_refused(keys, StatusCode::kUnsupported, "attention.causal");
 }
 
+TEST(GgufFamiliesTest, Deepseek2) {
+  GgufKeys keys("deepseek2");
+  keys.numbers = {{"attention.head_count_kv", 1},     {"attention.key_length", 40},
+                  {"attention.value_length", 24},     {"attention.key_length_mla", 28},
+                  {"attention.value_length_mla", 10}, {"attention.kv_lora_rank", 24},
+                  {"rope.dimension_count", 16},       {"expert_count", 12},
+                  {"expert_used_count", 4},           {"expert_feed_forward_length", 10},
+                  {"expert_shared_count", 2},         {"leading_dense_block_count", 1}};
+  keys.booleans["expert_weights_norm"] = true;
+  ModelSpec spec = valid_spec(keys);
+  EXPECT_EQ(spec.n_kv_heads, 1U);
+  EXPECT_EQ(spec.head_dim, 40U);
+  EXPECT_EQ(spec.rope.dims, 16U);
+  EXPECT_EQ(spec.latent_dim, 24U);
+  EXPECT_EQ(spec.latent_key_dim, 12U);
+  EXPECT_EQ(spec.latent_value_dim, 10U);
+  EXPECT_EQ(spec.latent_query_dim, 0U);
+  EXPECT_EQ(spec.latent_epsilon, 1e-6F);
+  EXPECT_FLOAT_EQ(spec.attention_scale, 1.0F / std::sqrt(28.0F));
+  EXPECT_EQ(spec.expert_scoring, ExpertScoring::kSoftmax);
+  EXPECT_FALSE(spec.expert_renormalised);
+  EXPECT_EQ(spec.shared_ffn, 20U);
+  EXPECT_THAT(spec.expert_layers, ElementsAre(0, 1, 1, 1, 1, 1, 1));
+
+  keys.numbers["attention.q_lora_rank"] = 20;
+  keys.numbers["expert_gating_func"] = 2;
+  keys.texts["rope.scaling.type"] = "yarn";
+  keys.floats["rope.scaling.factor"] = 40.0F;
+  keys.floats["rope.scaling.yarn_log_multiplier"] = 0.1F;
+  spec = valid_spec(keys);
+  EXPECT_EQ(spec.latent_query_dim, 20U);
+  EXPECT_EQ(spec.expert_scoring, ExpertScoring::kSigmoid);
+  EXPECT_TRUE(spec.expert_renormalised);
+  EXPECT_EQ(spec.expert_epsilon, 1e-20F);
+  EXPECT_EQ(spec.rope.attention_factor, 1.0F);
+  const double mscale = 0.1 * std::log(40.0) + 1.0;
+  EXPECT_FLOAT_EQ(spec.attention_scale, static_cast<float>(mscale * mscale / std::sqrt(28.0)));
+
+  for (const auto& [name, value] :
+       std::map<std::string, std::uint32_t>{{"attention.kv_lora_rank", 0},
+                                            {"attention.key_length_mla", 16},
+                                            {"attention.value_length_mla", 1U << 20},
+                                            {"expert_gating_func", 3}}) {
+    GgufKeys wrong = keys;
+    wrong.numbers[name] = value;
+    expect_refused(wrong, StatusCode::kCorrupt, name.c_str());
+  }
+  // Older files have the sizes of the heads in place of the cache's.
+  for (const char* name : {"attention.key_length_mla", "attention.value_length_mla"}) {
+    keys.numbers.erase(name);
+  }
+  keys.numbers["attention.head_count_kv"] = 4;
+  keys.numbers["attention.key_length"] = 28;
+  keys.numbers["attention.value_length"] = 10;
+  EXPECT_EQ(valid_spec(keys), spec);
+}
+
 // Layers without heads of keys have a convolution.
 TEST(GgufFamiliesTest, Lfm2) {
   const char* heads = "attention.head_count_kv";

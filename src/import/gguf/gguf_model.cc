@@ -16,6 +16,7 @@
 #include "import/gguf/gguf_tokenizer.h"
 #include "import/gguf/i2s_decoder.h"
 #include "import/hf/hf_tensors.h"
+#include "import/latent_rows.h"
 #include "import/rope_pairs.h"
 #include "import/vocabulary.h"
 
@@ -57,6 +58,9 @@ bool is_matrix(TensorKind kind) noexcept {
     case TensorKind::kRouter:
     case TensorKind::kMixerIn:
     case TensorKind::kMixerOut:
+    case TensorKind::kLatentQuery:
+    case TensorKind::kLatentKeys:
+    case TensorKind::kLatentValues:
     case TensorKind::kExpertGate:
     case TensorKind::kExpertUp:
     case TensorKind::kExpertDown:
@@ -104,7 +108,8 @@ class GgufModelMapper {
     std::string name;
     std::uint64_t first = 0;
     std::uint64_t n_stored = 0;
-    std::uint64_t n_stacked = 1;  // of this many experts, in another dimension
+    std::uint64_t n_stacked = 1;   // of this many experts, in another dimension
+    bool keys_and_values = false;  // of every head of latent attention
   };
 
   ModelSpec& spec() noexcept { return model_.spec_; }
@@ -112,6 +117,15 @@ class GgufModelMapper {
 
   Found locate(TensorKind kind, std::uint32_t layer, std::uint64_t n_outputs) {
     Found found{gguf_tensor_name(architecture_, kind, layer), 0, n_outputs};
+    const std::uint64_t n_heads = spec().n_heads;
+    if (kind == TensorKind::kLatentKeys || kind == TensorKind::kLatentValues) {
+      const std::string both = "blk." + std::to_string(layer) + ".attn_kv_b.weight";
+      if (is_there(found.name) || !is_there(both)) {
+        return {found.name, 0, n_outputs / n_heads, n_heads};
+      }
+      const std::uint64_t of_head = spec().latent_key_dim + spec().latent_value_dim;
+      return {both, 0, n_heads * of_head, 1, true};
+    }
     const auto part = attention_part(kind);
     const std::string at = "blk." + std::to_string(layer) + ".";
     if (part && !is_there(found.name)) {
@@ -142,9 +156,12 @@ class GgufModelMapper {
       case Presence::kAlways: return true;
       case Presence::kSequential: return !spec().parallel_block;
       case Presence::kDense: return !spec().has_experts(layer);
-      case Presence::kExperts:
-      case Presence::kRouterCorrection: return spec().has_experts(layer);
+      case Presence::kExperts: return spec().has_experts(layer);
       case Presence::kShared: return spec().has_experts(layer) && spec().shared_ffn != 0;
+      case Presence::kRouterCorrection:
+        return spec().has_experts(layer) && spec().expert_scoring == ExpertScoring::kSigmoid;
+      case Presence::kQueryRow: return spec().latent_query_dim != 0;
+      case Presence::kNoQueryRow: return spec().latent_query_dim == 0;
       case Presence::kQkvBias:
         if (architecture_.family == "qwen2" || architecture_.family == "qwen2moe") return true;
         break;
@@ -192,6 +209,16 @@ class GgufModelMapper {
     return map_found(to, listed, 0, locate(listed.kind, layer, n_outputs));
   }
 
+  Place::Order order_of(TensorKind kind, bool rotates, bool keys_and_values) const noexcept {
+    if (keys_and_values) {
+      return kind == TensorKind::kLatentKeys ? Place::Order::kHeadKeys : Place::Order::kHeadValues;
+    }
+    if (architecture_.latent && rotates) {
+      return kind == TensorKind::kAttnQ ? Place::Order::kLatentQuery : Place::Order::kLatentRow;
+    }
+    return architecture_.paired_rope && rotates ? Place::Order::kPairedRope : Place::Order::kPlain;
+  }
+
   Status map_found(GgufModel::Section& to, const TensorPlace& listed, std::uint32_t expert,
                    const Found& found) {
     const TensorKind kind = listed.kind;
@@ -204,6 +231,7 @@ class GgufModelMapper {
     const std::uint64_t n_vectors = found.n_stacked * (found.n_stored / n_gains);
     std::uint64_t dims[3] = {matrix ? shape.cols : n_gains, matrix ? found.n_stored : n_vectors,
                              matrix ? found.n_stacked : 1};
+    if (found.keys_and_values) dims[0] = spec().latent_dim;
     const bool taps = listed.storage == Storage::kConvTaps;
     if (taps) {
       dims[0] = spec().conv_taps;
@@ -243,10 +271,8 @@ class GgufModelMapper {
           found.name.c_str(), tensor.type_name, tensor.type);
     }
     const bool rotates = attention_part(kind).value_or(2) < 2 || by_head;
-    const bool paired = architecture_.paired_rope && rotates;
     place.row_bytes = row_bytes.value_or(0);
-    place.pair_width = paired ? spec().head_dim : 0;
-    place.n_paired = spec().rope_dims();
+    place.order = order_of(kind, rotates, found.keys_and_values);
     if (taps) place.n_taps = spec().conv_taps;
     if (matrix) QSF_RETURN_IF_ERROR(read_scale(found.name, place));
     if (place.i2s != nullptr && is_microsoft(place.i2s->flavor())) spec().int8_rows = true;
@@ -492,8 +518,19 @@ void GgufModel::read_vocabulary() {
   tokenizer_ = std::optional<TokenizerData>(std::move(*data));
 }
 
-std::uint64_t GgufModel::Place::stored_row(std::uint64_t row) const noexcept {
-  return first + (pair_width == 0 ? row : stored_rope_row(row, pair_width, n_paired));
+std::uint64_t GgufModel::stored_row(const Place& place, std::uint64_t row) const noexcept {
+  const std::uint64_t n_values = spec_.latent_value_dim;
+  switch (place.order) {
+    case Place::Order::kPlain:
+    case Place::Order::kHeadKeys: break;
+    case Place::Order::kPairedRope:
+      return place.first + stored_rope_row(row, spec_.head_dim, spec_.rope_dims());
+    case Place::Order::kLatentQuery:
+      return stored_latent_query_row(row, spec_.latent_key_dim, spec_.rope.dims);
+    case Place::Order::kLatentRow: return stored_latent_row(row, spec_.latent_dim, spec_.rope.dims);
+    case Place::Order::kHeadValues: return (row / n_values + 1) * spec_.latent_key_dim + row;
+  }
+  return place.first + row;
 }
 
 const GgufModel::Section& GgufModel::section(SectionKind kind, std::uint32_t layer) const noexcept {
@@ -515,11 +552,11 @@ std::span<const SourceTensor> GgufModel::tensors(SectionKind kind,
 Status GgufModel::read_stored_rows(const Place& place, std::uint64_t first_row,
                                    std::uint32_t n_rows, MutableByteSpan out) const {
   const std::uint64_t n_bytes = place.row_bytes;
-  if (place.pair_width == 0) {
+  if (place.order == Place::Order::kPlain) {
     return file_.read(*place.stored, (place.first + first_row) * n_bytes, out);
   }
   for (std::uint32_t r = 0; r < n_rows; ++r) {
-    const std::uint64_t stored = place.stored_row(first_row + r);
+    const std::uint64_t stored = stored_row(place, first_row + r);
     QSF_RETURN_IF_ERROR(
         file_.read(*place.stored, stored * n_bytes, out.subspan(r * n_bytes, n_bytes)));
   }
@@ -535,7 +572,7 @@ Status GgufModel::read_vector(const SourceTensor& tensor, const Place& place,
     transpose_taps(all, place.n_taps, out);
     return ok_status();
   }
-  for (std::uint32_t i = 0; i < tensor.cols; ++i) out[i] = all[place.stored_row(i)];
+  for (std::uint32_t i = 0; i < tensor.cols; ++i) out[i] = all[stored_row(place, i)];
   return ok_status();
 }
 
@@ -553,6 +590,7 @@ Status GgufModel::read_rows(SectionKind kind, std::uint32_t layer, std::size_t t
     return read_vector(shape, place, out);
   }
   if (place.i2s != nullptr) return read_i2s_rows(place, first_row, shape.cols, out);
+  if (place.order == Place::Order::kHeadKeys) return read_head_keys(shape, place, first_row, out);
   const auto n_rows = static_cast<std::uint32_t>(out.size() / shape.cols);
   std::vector<std::byte> bytes(n_rows * place.row_bytes);
   QSF_RETURN_IF_ERROR(read_stored_rows(place, first_row, n_rows, bytes));
@@ -571,12 +609,45 @@ Status GgufModel::read_rows(SectionKind kind, std::uint32_t layer, std::size_t t
   return ok_status();
 }
 
+// Rows are columns of what is stored, of each head in turn.
+Status GgufModel::read_head_keys(const SourceTensor& tensor, const Place& place,
+                                 std::uint32_t first_row, std::span<float> out) const {
+  const std::uint64_t n_latent = place.stored->tensor->dims[0];
+  const std::uint64_t n_keys = spec_.latent_key_dim;
+  const std::uint64_t of_head = n_keys + spec_.latent_value_dim;
+  std::vector<std::byte> bytes(n_keys * place.row_bytes);
+  std::vector<float> keys(n_keys * n_latent);
+  std::uint64_t read_head = UINT64_MAX;
+  for (std::size_t r = 0; r < out.size() / tensor.cols; ++r) {
+    const std::uint64_t head = (first_row + r) / n_latent;
+    if (head != read_head) {
+      QSF_RETURN_IF_ERROR(file_.read(*place.stored, head * of_head * place.row_bytes, bytes));
+      for (std::uint64_t k = 0; k < n_keys; ++k) {
+        decode_ggml_row(place.stored->tensor->type,
+                        ByteSpan(bytes).subspan(k * place.row_bytes, place.row_bytes),
+                        std::span(keys).subspan(k * n_latent, n_latent));
+      }
+      read_head = head;
+    }
+    const std::span<float> row = out.subspan(r * tensor.cols, tensor.cols);
+    for (std::size_t k = 0; k < row.size(); ++k) {
+      row[k] = keys[k * n_latent + (first_row + r) % n_latent] * place.scale;
+      if (std::isfinite(row[k])) continue;
+      return corrupt("%s: tensor \"%s\": a weight of head %llu is not finite",
+                     file_.file(place.stored->part).path().c_str(), tensor.name.c_str(),
+                     static_cast<unsigned long long>(head));
+    }
+  }
+  return ok_status();
+}
+
 // Rows in pair order are read one by one.
 Status GgufModel::read_i2s_rows(const Place& place, std::uint32_t first_row, std::uint32_t n_cols,
                                 std::span<float> out) const {
-  if (place.pair_width == 0) return place.i2s->read_rows(place.first + first_row, out);
+  if (place.order == Place::Order::kPlain)
+    return place.i2s->read_rows(place.first + first_row, out);
   for (std::size_t r = 0; r < out.size() / n_cols; ++r) {
-    const std::uint64_t stored = place.stored_row(first_row + r);
+    const std::uint64_t stored = stored_row(place, first_row + r);
     QSF_RETURN_IF_ERROR(place.i2s->read_rows(stored, out.subspan(r * n_cols, n_cols)));
   }
   return ok_status();
@@ -585,11 +656,11 @@ Status GgufModel::read_i2s_rows(const Place& place, std::uint32_t first_row, std
 Status GgufModel::read_kept_i2s_rows(const Place& place, std::uint32_t first_row,
                                      std::size_t row_bytes, MutableByteSpan out) const {
   const std::size_t n_rows = out.size() / row_bytes;
-  if (place.pair_width == 0) {
+  if (place.order == Place::Order::kPlain) {
     return place.i2s->read_kept_rows(place.first + first_row, n_rows, out);
   }
   for (std::size_t r = 0; r < n_rows; ++r) {
-    const std::uint64_t stored = place.stored_row(first_row + r);
+    const std::uint64_t stored = stored_row(place, first_row + r);
     QSF_RETURN_IF_ERROR(
         place.i2s->read_kept_rows(stored, 1, out.subspan(r * row_bytes, row_bytes)));
   }
@@ -600,6 +671,7 @@ std::optional<BlockFormat> GgufModel::kept_format(SectionKind kind, std::uint32_
                                                   std::size_t tensor) const noexcept {
   const Place& place = section(kind, layer).places[tensor];
   if (place.i2s != nullptr) return place.i2s->kept_format();
+  if (place.order == Place::Order::kHeadKeys) return std::nullopt;
   const auto format = qsf::kept_format(place.stored->tensor->type);
   // A scale of the whole tensor has a place in one type alone.
   if (place.scale != 1.0F && format && format->type != QuantType::kTernaryRow) return std::nullopt;

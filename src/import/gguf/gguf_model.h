@@ -66,11 +66,18 @@ class GgufModel final : public ModelSource {
     std::uint64_t row_bytes = 0;
     const I2sDecoder* i2s = nullptr;  // reads the rows instead, of a tensor of type I2_S
     float scale = 1.0F;               // of the whole tensor, from a tensor beside it
-    std::uint32_t pair_width = 0;     // rows of a head that rotates in pairs; 0: none does
-    std::uint32_t n_taps = 0;         // of a convolution; 0: something else
-    std::uint32_t n_paired = 0;       // leading rows of each head that rotate
-    // Returns which row of the stored tensor is a row of ours.
-    std::uint64_t stored_row(std::uint64_t row) const noexcept;
+    // How rows are stored: in pairs that rotate (rope_pairs.h), as latent_rows.h has them, or of
+    // each head of latent attention its keys, which are transposed, and then its values.
+    enum class Order : std::uint8_t {
+      kPlain,
+      kPairedRope,
+      kLatentQuery,
+      kLatentRow,
+      kHeadKeys,
+      kHeadValues
+    };
+    Order order = Order::kPlain;
+    std::uint32_t n_taps = 0;  // of a convolution; 0: something else
   };
   struct Section {
     std::vector<SourceTensor> tensors;
@@ -85,10 +92,14 @@ class GgufModel final : public ModelSource {
       std::span<const GgufFile::Entry* const> entries, std::span<const I2sTensor> tensors);
   void read_vocabulary();
   Status read_vector(const SourceTensor& tensor, const Place& place, std::span<float> out) const;
+  Status read_head_keys(const SourceTensor& tensor, const Place& place, std::uint32_t first_row,
+                        std::span<float> out) const;
   Status read_i2s_rows(const Place& place, std::uint32_t first_row, std::uint32_t n_cols,
                        std::span<float> out) const;
   Status read_kept_i2s_rows(const Place& place, std::uint32_t first_row, std::size_t row_bytes,
                             MutableByteSpan out) const;
+  // Returns which row of the stored tensor is a row of ours.
+  std::uint64_t stored_row(const Place& place, std::uint64_t row) const noexcept;
   Status read_stored_rows(const Place& place, std::uint64_t first_row, std::uint32_t n_rows,
                           MutableByteSpan out) const;
 

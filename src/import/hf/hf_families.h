@@ -9,6 +9,7 @@
 //   hf_families_post_norm.cc  norms behind sublayers: OLMo, EXAONE, GLM
 //   hf_families_experts.cc    mixtures of experts
 //   hf_families_granite.cc    Granite
+//   hf_families_latent.cc     latent attention: DeepSeek, GLM-4.7-Flash
 //   hf_families_state.cc      layers with a state: LFM2
 //   hf_families_bitnet.cc     BitNet and quantization_config
 //   hf_decoder_config.cc      the parts that families share
@@ -72,6 +73,9 @@ Status parse_phimoe(ConfigFields& fields, HfConfig& config);
 Status parse_olmoe(ConfigFields& fields, HfConfig& config);
 Status parse_granitemoe(ConfigFields& fields, HfConfig& config);
 Status parse_gpt_oss(ConfigFields& fields, HfConfig& config);
+Status parse_deepseek_v2(ConfigFields& fields, HfConfig& config);
+Status parse_deepseek_v3(ConfigFields& fields, HfConfig& config);
+Status parse_glm4moe_lite(ConfigFields& fields, HfConfig& config);
 Status parse_lfm2(ConfigFields& fields, HfConfig& config);
 Status parse_lfm2moe(ConfigFields& fields, HfConfig& config);
 Status parse_bitnet(ConfigFields& fields, HfConfig& config);

@@ -14,6 +14,7 @@
 #include "import/conv_taps.h"
 #include "import/hf/hf_mxfp4.h"
 #include "import/hf/hf_tensors.h"
+#include "import/latent_rows.h"
 #include "import/rope_pairs.h"
 #include "quant/codec.h"
 #include "quant/ternary.h"
@@ -63,6 +64,9 @@ bool is_vector(TensorKind kind) noexcept {
     case TensorKind::kRouter:
     case TensorKind::kMixerIn:
     case TensorKind::kMixerOut:
+    case TensorKind::kLatentQuery:
+    case TensorKind::kLatentKeys:
+    case TensorKind::kLatentValues:
     case TensorKind::kExpertGate:
     case TensorKind::kExpertUp:
     case TensorKind::kExpertDown:
@@ -181,6 +185,8 @@ class HfModelMapper {
       case Presence::kRouterCorrection:
         return spec().has_experts(layer) && config.router_correction;
       case Presence::kShared: return spec().has_experts(layer) && spec().shared_ffn != 0;
+      case Presence::kQueryRow: return spec().latent_query_dim != 0;
+      case Presence::kNoQueryRow: return spec().latent_query_dim == 0;
     }
     return false;
   }
@@ -255,6 +261,7 @@ class HfModelMapper {
       case Storage::kStackedTransposed:
       case Storage::kStackedTransposedPairs: return {n_experts, n_inputs, at.n_stored};
       case Storage::kPairedRopeOfHeads: return {at.n_stored / spec().head_dim, spec().head_dim};
+      case Storage::kLatentKeys: return {spec().n_heads * latent_rows_of_head(), spec().latent_dim};
       default: break;
     }
     if (vector) return {at.n_stored};
@@ -326,6 +333,11 @@ class HfModelMapper {
     return std::max(mean, 1e-5F);
   }
 
+  // Of the tensor that has keys and values.
+  std::uint64_t latent_rows_of_head() noexcept {
+    return std::uint64_t{spec().latent_key_dim} + spec().latent_value_dim;
+  }
+
   // Returns the place of `n_outputs` outputs of `n_inputs` of a kind in the stored tensor.
   Place locate(const TensorPlace& place, std::uint64_t n_outputs, std::uint64_t n_inputs,
                std::uint32_t expert) noexcept {
@@ -356,7 +368,20 @@ class HfModelMapper {
         break;
       }
       case Storage::kPairedRope:
-      case Storage::kPairedRopeOfHeads: at.paired = true; break;
+      case Storage::kPairedRopeOfHeads: at.order = Place::Order::kPairedRope; break;
+      case Storage::kLatentQuery: at.order = Place::Order::kLatentQuery; break;
+      case Storage::kLatentRow: at.order = Place::Order::kLatentRow; break;
+      case Storage::kLatentKeys:
+        at.transposed = true;
+        at.n_stored = at.run = spec().latent_dim;
+        at.step = latent_rows_of_head() * spec().latent_dim;
+        break;
+      case Storage::kLatentValues:
+        at.n_stored = spec().n_heads * latent_rows_of_head();
+        at.first = spec().latent_key_dim;
+        at.run = spec().latent_value_dim;
+        at.step = latent_rows_of_head();
+        break;
       case Storage::kConvTaps: at.n_taps = spec().conv_taps; break;
       case Storage::kDecayLog: at.decay_log = true; break;
       case Storage::kFusedGateUp:
@@ -552,10 +577,9 @@ Status HfModel::read_rows(SectionKind kind, std::uint32_t layer, std::size_t ten
   const std::uint64_t end = begin + out.size() / n_inputs;
   for (std::uint64_t i = begin; i < end;) {
     const std::uint64_t in_run = i % place.run;
-    const std::uint64_t n = place.paired ? 1 : std::min(place.run - in_run, end - i);
-    const std::uint64_t stored =
-        place.paired ? stored_rope_row(i, spec().head_dim, spec().rope_dims())
-                     : place.first + i / place.run * place.step + in_run * place.stride;
+    const bool in_runs = place.order == Place::Order::kRuns;
+    const std::uint64_t n = in_runs ? std::min(place.run - in_run, end - i) : 1;
+    const std::uint64_t stored = stored_row(place, i);
     const std::span<float> part = out.subspan((i - begin) * n_inputs, n * n_inputs);
     QSF_RETURN_IF_ERROR(read_run(place, stored, n_inputs, part));
     QSF_RETURN_IF_ERROR(make_ternary(place, i / place.run, part));
@@ -578,6 +602,18 @@ Status HfModel::make_decays(const Place& place, std::span<float> out) const {
     value = decay;
   }
   return ok_status();
+}
+
+std::uint64_t HfModel::stored_row(const Place& place, std::uint64_t output) const noexcept {
+  const ModelSpec& s = config_.spec;
+  switch (place.order) {
+    case Place::Order::kPairedRope: return stored_rope_row(output, s.head_dim, s.rope_dims());
+    case Place::Order::kLatentQuery:
+      return stored_latent_query_row(output, s.latent_key_dim, s.rope.dims);
+    case Place::Order::kLatentRow: return stored_latent_row(output, s.latent_dim, s.rope.dims);
+    case Place::Order::kRuns: break;
+  }
+  return place.first + output / place.run * place.step + output % place.run * place.stride;
 }
 
 // The taps of a channel are stored side by side.

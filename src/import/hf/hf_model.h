@@ -50,7 +50,7 @@ class HfModel final : public ModelSource {
 
  private:
   // The outputs of a tensor (rows of a matrix, elements of a vector) inside a stored tensor: output
-  // i is stored at first + i / run * step + i % run * stride.
+  // i is stored at first + i / run * step + i % run * stride, or in another order.
   struct Place {
     const StoredTensor* stored = nullptr;
     std::uint64_t n_stored = 0;  // outputs of the stored tensor
@@ -61,9 +61,11 @@ class HfModel final : public ModelSource {
     bool transposed = false;               // stored as [inputs, outputs]
     const StoredTensor* scales = nullptr;  // of MXFP4, whose blocks are `stored`
     bool less_one = false;                 // stored as w - 1
-    bool paired = false;                   // in the order of rotating neighbours
     bool decay_log = false;                // the logarithm of what is negated
-    std::uint32_t n_taps = 0;              // of a convolution; 0: something else
+    // Where other orders store output i: that of rotating neighbours, and those of latent_rows.h.
+    enum class Order : std::uint8_t { kRuns, kPairedRope, kLatentQuery, kLatentRow };
+    Order order = Order::kRuns;
+    std::uint32_t n_taps = 0;  // of a convolution; 0: something else
     // Ternary weights are -scale, 0 and scale. kPacked: a byte holds the codes of four outputs at a
     // distance of `run`, the first in its lowest bits. kMasters: rounded to multiples of the scale.
     enum class Ternary : std::uint8_t { kNone, kPacked, kPlain, kMasters };
@@ -83,6 +85,7 @@ class HfModel final : public ModelSource {
                     std::uint32_t n_cols, MutableByteSpan out) const;
   Status read_mxfp4_weights(const Place& place, std::uint32_t first_row, std::uint32_t n_cols,
                             std::span<float> out) const;
+  std::uint64_t stored_row(const Place& place, std::uint64_t output) const noexcept;
   Status read_run(const Place& place, std::uint64_t stored_first, std::uint32_t n_inputs,
                   std::span<float> out) const;
   Status read_taps(const Place& place, std::span<float> out) const;

@@ -40,6 +40,10 @@ enum class Storage : std::uint8_t {
   kDecayLog,           // plain, logarithms of what is negated
   kPairedRope,         // plain, but columns 2i and 2i + 1 of a head rotate together (rope_pairs.h)
   kPairedRopeOfHeads,  // the same of gains, [heads, columns of a head]
+  kLatentQuery,        // of latent attention, in the order of latent_rows.h
+  kLatentRow,          // the same, of the row that all heads share
+  kLatentKeys,         // plain, of each head its keys, then its values; keys are transposed
+  kLatentValues,       // the same tensor's values
 };
 
 // Which models of the family have the tensor.
@@ -56,6 +60,8 @@ enum class Presence : std::uint8_t {
   kExperts,           // layers with experts
   kRouterCorrection,  // the same, as HfConfig says
   kShared,            // the same, where an expert takes every row
+  kQueryRow,          // queries of latent attention that are products of a row of their own
+  kNoQueryRow,        // the others
 };
 
 struct TensorPlace {

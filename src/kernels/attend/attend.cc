@@ -168,8 +168,8 @@ void attend_add_sinks(AttendState* state, float* acc, std::size_t acc_stride,
 }
 
 void attend_finish(const AttendFinishArgs& args) noexcept {
-  const bool turn = kv_rotates_values(args.v_type);
-  const std::uint32_t n_columns = turn ? kv_columns(args.v_type, args.head_dim) : args.head_dim;
+  const bool turn = args.rotated;
+  const std::uint32_t n_columns = turn ? kv_columns(KvType::k8Bit, args.head_dim) : args.head_dim;
   float turned[kMaxHeadDim];
   for (std::uint32_t i = 0; i < args.n_queries; ++i) {
     const float* from = args.acc + i * args.acc_stride;

@@ -140,7 +140,7 @@ void attend_add_sinks(AttendState* state, float* acc, std::size_t acc_stride,
 
 // Shapes    acc [n_queries][acc_stride]; out [n_queries][out_stride], head_dim columns of which are
 //           written
-// Requires  rotate as for queries where values are rotated (kv_rotates_values); unused elsewhere
+// Requires  rotate as for queries where values are rotated; unused elsewhere
 struct AttendFinishArgs {
   const AttendState* state;
   const float* acc;
@@ -149,7 +149,7 @@ struct AttendFinishArgs {
   std::size_t out_stride;
   std::uint32_t n_queries;
   std::uint32_t head_dim;
-  KvType v_type = KvType::kF16;
+  bool rotated = false;  // values are (kv_rotates_values, or they are keys of a quantised type)
   void (*rotate)(float* x, std::uint32_t head_dim) noexcept = nullptr;
 };
 

@@ -163,7 +163,7 @@ class Problem {
                    .out_stride = shape_.head_dim,
                    .n_queries = static_cast<std::uint32_t>(state.size()),
                    .head_dim = shape_.head_dim,
-                   .v_type = values_turned_ ? KvType::k2Bit : KvType::kF32,
+                   .rotated = values_turned_,
                    .rotate = kv_row_kernels().back().rotate});
     EXPECT_TRUE(out.front_intact());
     return {out.begin(), out.end()};

@@ -32,7 +32,52 @@ inline void set_phimoe(ModelSpec& s) {
   s.expert_margin = 0.2F;
 }
 
+inline void set_latent(ModelSpec& s) {
+  s.architecture = "deepseek2";
+  s.n_heads = 6;
+  s.n_kv_heads = 1;
+  s.latent_dim = 32;
+  s.latent_key_dim = 20;
+  s.latent_value_dim = 16;
+  s.rope.dims = 16;
+  s.head_dim = 48;
+  s.attention_scale = 0.2F;
+  s.latent_epsilon = 0.01F;
+  s.n_experts = 6;
+  s.n_experts_used = 3;
+  s.expert_ffn = 12;
+  s.shared_ffn = 24;
+  s.expert_layers = {0, 1};
+}
+
 inline constexpr ExpertGraph kExpertGraphs[] = {
+    {"latent",
+     [](ModelSpec& s) {
+       set_latent(s);
+       s.expert_scale = 1.7F;
+       s.expert_groups = 3;
+       s.expert_groups_used = 2;
+     }},
+    {"latent_queries",
+     [](ModelSpec& s) {
+       set_latent(s);
+       s.latent_query_dim = 28;
+       s.latent_dim = 144;  // heads of more columns than a page has slots
+       s.head_dim = 160;
+       s.latent_value_dim = 80;
+       s.rope.theta = 50.0F;
+       s.rope.scaling = RopeScaling::kYarn;
+       s.rope.factor = 4.0F;
+       s.rope.original_context = 8;
+       s.rope.beta_fast = 1.5F;
+       s.rope.beta_slow = 0.2F;
+       s.rope.truncate = false;
+       s.rope.attention_factor = 1.2F;
+       s.expert_scoring = ExpertScoring::kSigmoid;
+       s.expert_renormalised = true;
+       s.expert_epsilon = 1e-20F;
+       s.sliding_window = {9, 0};
+     }},
     {"qwen3moe_dense_layer",
      [](ModelSpec& s) {
        s.architecture = "qwen3moe";

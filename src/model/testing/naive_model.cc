@@ -148,7 +148,8 @@ NaiveModel::Row NaiveModel::product(std::uint32_t section, TensorKind matrix, Te
   return y;
 }
 
-NaiveModel::Row NaiveModel::norm(const Row& x, const Weights& gain, const Weights& bias) const {
+NaiveModel::Row NaiveModel::norm(const Row& x, const Weights& gain, const Weights& bias,
+                                 double epsilon) const {
   const auto n = static_cast<double>(x.size());
   double mean = 0;
   if (spec_.norm == NormType::kLayerNorm) {
@@ -158,7 +159,7 @@ NaiveModel::Row NaiveModel::norm(const Row& x, const Weights& gain, const Weight
   for (const double value : x) variance += (value - mean) * (value - mean) / n;
   Row y(x.size());
   for (std::size_t i = 0; i < x.size(); ++i) {
-    y[i] = (x[i] - mean) / std::sqrt(variance + spec_.norm_epsilon) * gain[i];
+    y[i] = (x[i] - mean) / std::sqrt(variance + epsilon) * gain[i];
     if (!bias.empty()) y[i] += bias[i];
   }
   return y;
@@ -214,7 +215,7 @@ void NaiveModel::rotate(Row& x, std::uint32_t layer, std::uint32_t position,
   double factor = is_short && at_short != 0.0F ? at_short : spec_.rope.attention_factor;
   if (rope == LayerRope::kLocal) factor = 1.0;
   const std::uint32_t n_pairs = spec_.rope_dims() / 2;
-  for (std::size_t head = 0; head < x.size(); head += spec_.head_dim) {
+  for (std::size_t head = spec_.latent_key_dim; head < x.size(); head += spec_.query_dim()) {
     for (std::uint32_t i = 0; i < n_pairs; ++i) {
       const double angle = turn(layer, i, position, context);
       const double low = x[head + i];
@@ -233,18 +234,20 @@ NaiveModel::Row NaiveModel::attend(const Row& q, std::size_t own, const std::vec
   const std::size_t first = window != 0 && own + 1 > window ? own + 1 - window : 0;
   const double scale =
       spec_.attention_scale != 0.0F ? spec_.attention_scale : 1.0 / std::sqrt(spec_.head_dim);
-  Row out(q.size());
+  const std::uint32_t width = spec_.query_dim();
+  const std::uint32_t v_width = spec_.value_dim();
+  Row out(std::size_t{spec_.n_heads} * v_width);
   for (std::uint32_t head = 0; head < spec_.n_heads; ++head) {
-    const std::size_t at = std::size_t{head} * spec_.head_dim;
+    const std::size_t at = std::size_t{head} * width;
     const std::uint32_t kv_head = head / (spec_.n_heads / spec_.n_kv_heads);
-    const std::size_t kv_at = std::size_t{kv_head} * spec_.head_dim;
+    const std::size_t own_rows = spec_.has_latent() ? head : kv_head;
     Row exps(n);
     const Weights& sinks = weights(layer + 1, TensorKind::kAttnSinks);
     double total = sinks.empty() ? 0.0 : std::exp(sinks[head]);
     for (std::size_t j = first; j < n; ++j) {
       if (sees != nullptr && j != own && !sees(layer, kv_head, own, j)) continue;
       double score = 0;
-      for (std::uint32_t d = 0; d < spec_.head_dim; ++d) score += q[at + d] * keys[j][kv_at + d];
+      for (std::uint32_t d = 0; d < width; ++d) score += q[at + d] * keys[j][own_rows * width + d];
       score = capped(score * scale, spec_.attention_soft_cap);
       if (!slopes.empty()) {
         score += slopes[head] * (static_cast<double>(j) - static_cast<double>(own));
@@ -253,8 +256,8 @@ NaiveModel::Row NaiveModel::attend(const Row& q, std::size_t own, const std::vec
       total += exps[j];
     }
     for (std::size_t j = first; j < n; ++j) {
-      for (std::uint32_t d = 0; d < spec_.head_dim; ++d) {
-        out[at + d] += exps[j] / total * values[j][kv_at + d];
+      for (std::uint32_t d = 0; d < v_width; ++d) {
+        out[head * v_width + d] += exps[j] / total * values[j][own_rows * v_width + d];
       }
     }
   }
@@ -275,6 +278,46 @@ NaiveModel::Row NaiveModel::attend_cache(Row q, const std::vector<Row>& keys,
   }
   rotate(q, layer, static_cast<std::uint32_t>(cached_keys.size() - 1), context);
   return attend(q, cached_keys.size() - 1, cached_keys, cached_values, layer, {}, nullptr);
+}
+
+NaiveModel::HeadRows NaiveModel::head_rows(std::uint32_t section, const Row& x) const {
+  using enum TensorKind;
+  if (spec_.has_latent()) return latent_rows(section, x);
+  HeadRows rows = {product(section, kAttnQ, kAttnQBias, x), product(section, kAttnK, kAttnKBias, x),
+                   product(section, kAttnV, kAttnVBias, x)};
+  norm_heads(rows.q, weights(section, kQNorm));
+  norm_heads(rows.k, weights(section, kKNorm));
+  for (Row* const row : {&rows.q, &rows.k, &rows.v}) clip(*row, spec_.qkv_clip);
+  return rows;
+}
+
+// Of each head: its key, then the columns that rotate, which all heads share.
+NaiveModel::HeadRows NaiveModel::latent_rows(std::uint32_t section, const Row& x) const {
+  using enum TensorKind;
+  const double epsilon = spec_.latent_epsilon;
+  const Row shared = product(section, kAttnK, kNone, x);
+  const auto first = shared.begin() + static_cast<std::ptrdiff_t>(spec_.rope.dims);
+  const Row latent = norm(Row(first, shared.end()), weights(section, kLatentNorm), {}, epsilon);
+  Row query = x;
+  if (spec_.latent_query_dim != 0) {
+    query = norm(product(section, kLatentQuery, kNone, x), weights(section, kLatentQueryNorm), {},
+                 epsilon);
+  }
+  HeadRows rows;
+  rows.q = product(section, kAttnQ, kNone, query);
+  rows.v = product(section, kLatentValues, kNone, latent);
+  const Weights& by_column = weights(section, kLatentKeys);
+  for (std::size_t head = 0; head < spec_.n_heads; ++head) {
+    for (std::size_t d = 0; d < spec_.latent_key_dim; ++d) {
+      double key = 0;
+      for (std::size_t c = 0; c < latent.size(); ++c) {
+        key += by_column[(head * latent.size() + c) * spec_.latent_key_dim + d] * latent[c];
+      }
+      rows.k.push_back(key);
+    }
+    rows.k.insert(rows.k.end(), shared.begin(), first);
+  }
+  return rows;
 }
 
 std::vector<NaiveModel::Row> NaiveModel::short_conv(std::uint32_t section,
@@ -417,7 +460,7 @@ NaiveModel::Row NaiveModel::routed(std::uint32_t section, const Row& scores) con
     const auto first = ranks.begin() + static_cast<std::ptrdiff_t>(group * in_group);
     Row best(first, first + static_cast<std::ptrdiff_t>(in_group));
     std::sort(best.rbegin(), best.rend());
-    groups.emplace_back(-(best[0] + best[1]), group);
+    groups.emplace_back(-(best[0] + (sigmoid ? best[1] : 0.0)), group);
   }
   std::sort(groups.begin(), groups.end());
   std::vector<std::size_t> order;
@@ -500,12 +543,7 @@ std::vector<std::vector<double>> NaiveModel::logits(
         inputs.push_back(n);
         continue;
       }
-      Row q = product(layer, kAttnQ, kAttnQBias, n);
-      Row k = product(layer, kAttnK, kAttnKBias, n);
-      norm_heads(q, weights(layer, kQNorm));
-      norm_heads(k, weights(layer, kKNorm));
-      Row v = product(layer, kAttnV, kAttnVBias, n);
-      for (Row* const x : {&q, &k, &v}) clip(*x, spec_.qkv_clip);
+      auto [q, k, v] = head_rows(layer, n);
       if (spec_.query_position_scale != 0.0F) {
         const std::uint32_t place =
             cache == nullptr ? position : std::min(position, cache->sinks + cache->window - 1);

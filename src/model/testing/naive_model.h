@@ -69,7 +69,10 @@ class NaiveModel {
   const Weights& weights(std::uint32_t section, TensorKind kind, std::uint32_t expert = 0) const;
   Row product(std::uint32_t section, TensorKind matrix, TensorKind bias, const Row& x,
               std::uint32_t expert = 0) const;
-  Row norm(const Row& x, const Weights& gain, const Weights& bias) const;
+  Row norm(const Row& x, const Weights& gain, const Weights& bias) const {
+    return norm(x, gain, bias, static_cast<double>(spec_.norm_epsilon));
+  }
+  Row norm(const Row& x, const Weights& gain, const Weights& bias, double epsilon) const;
   void norm_heads(Row& x, const Weights& gain) const;
   // The angle of a pair of columns at a position.
   double turn(std::uint32_t layer, std::uint32_t pair, std::uint32_t position,
@@ -80,6 +83,14 @@ class NaiveModel {
              const Sees& sees) const;
   Row attend_cache(Row q, const std::vector<Row>& keys, const std::vector<Row>& values,
                    std::uint32_t layer, std::uint32_t context, const Cache& cache) const;
+  // Queries, keys and values of a row. Latent attention has them of every head.
+  struct HeadRows {
+    Row q;
+    Row k;
+    Row v;
+  };
+  HeadRows head_rows(std::uint32_t section, const Row& x) const;
+  HeadRows latent_rows(std::uint32_t section, const Row& x) const;
   // What a layer with a state gives for rows that were normed; nothing where it attends.
   std::vector<Row> short_conv(std::uint32_t section, const std::vector<Row>& rows) const;
   std::vector<Row> mamba2(std::uint32_t section, const std::vector<Row>& rows) const;

@@ -68,7 +68,8 @@ class Bench {
                .n_kv_heads = limits.n_kv_heads,
                .head_dim = limits.head_dim,
                .k_type = kv_type,
-               .v_type = kv_type} {
+               .v_type = kv_type,
+               .keys_are_values = limits.keys_are_values} {
     KvLimits kv_limits = {.n_pages = 1,
                           .max_sequences = 1,
                           .max_slots = limits.max_context,

@@ -173,6 +173,11 @@ void DeferredBackend::multiply(BufferColumns to, BufferColumns by, std::uint32_t
   submit([this, to, by, n_cols] { cpu_.multiply(to, by, n_cols); });
 }
 
+void DeferredBackend::copy_parts(const PartColumns& from, const PartColumns& to,
+                                 std::uint32_t n_parts, std::uint32_t n_cols) {
+  submit([this, from, to, n_parts, n_cols] { cpu_.copy_parts(from, to, n_parts, n_cols); });
+}
+
 void DeferredBackend::convolve(const ConvolveArgs& args) {
   submit([this, args] { cpu_.convolve(args); });
 }

@@ -101,6 +101,8 @@ class DeferredBackend final : public Backend {
   void clamp(Buffer x, float limit) override;
   void clear(Buffer x) override;
   void multiply(BufferColumns to, BufferColumns by, std::uint32_t n_cols) override;
+  void copy_parts(const PartColumns& from, const PartColumns& to, std::uint32_t n_parts,
+                  std::uint32_t n_cols) override;
   void convolve(const ConvolveArgs& args) override;
   void scan(const ScanArgs& args) override;
   void gate(BufferColumns gate, BufferColumns by, std::uint32_t n_cols,

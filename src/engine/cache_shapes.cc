@@ -1,0 +1,24 @@
+// SPDX-License-Identifier: MIT
+//
+// The shapes of a model's caches: keys and values, and states.
+
+#include "engine/engine_plan.h"
+
+namespace qsf {
+
+KvShape kv_shape(const ModelSpec& spec, const EngineOptions& options) {
+  return {.n_layers = spec.n_attention_layers(),
+          .n_kv_heads = spec.n_kv_heads,
+          .head_dim = spec.head_dim,
+          .k_type = options.k_type,
+          .v_type = spec.has_latent() ? options.k_type : options.v_type,
+          .keys_are_values = spec.has_latent()};
+}
+
+StateShape state_shape(const ModelSpec& spec) noexcept {
+  if (!spec.has_state()) return {};
+  return {.n_layers = spec.n_layers - spec.n_attention_layers(),
+          .layer_size = (spec.conv_taps - 1) * spec.conv_channels() + spec.scan_values()};
+}
+
+}  // namespace qsf
