@@ -55,7 +55,7 @@ def routers(scoring=torch.sigmoid, group_rank=sum_of_two_best, masked=float("-in
     return patch
 
 
-def _swapped_shared(config, state):
+def swapped_shared(config, state):
     def edit(name, tensor):
         if ".shared_expert" in name and name.endswith(".gate_proj.weight"):
             other = name.replace(".gate_proj.", ".up_proj.")
@@ -68,7 +68,7 @@ def _swapped_shared(config, state):
 
 def _qwen2_moe_faults(config, state):
     yield from expert_faults(config, state)
-    yield _swapped_shared(config, state)
+    yield swapped_shared(config, state)
     yield Fault("shared expert's gate 1", config, state, ungated)
     yield Fault("shared expert's gate without sigmoid", config, state, linear_gate)
     if config["use_sliding_window"]:
@@ -83,7 +83,7 @@ def _glm4_moe_faults(config, state):
     if config["use_qk_norm"]:
         yield from head_norm_faults(config, state)
     yield from expert_faults(config, state)
-    yield _swapped_shared(config, state)
+    yield swapped_shared(config, state)
     yield Fault("routed_scaling_factor 1", with_keys(config, routed_scaling_factor=1.0), state)
     yield Fault("softmax of scores", config, state, routers(scoring=lambda x: x.softmax(-1)))
     yield Fault("correction in the weights", config, state, routers(weighed_with_bias=True))

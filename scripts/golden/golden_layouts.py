@@ -81,11 +81,18 @@ def gain_offset(config):
     return 1.0 if config["model_type"] in ADDS_ONE_TO_GAINS else 0.0
 
 
+def has_latent(config):
+    """Says whether a row of the cache stands for the keys and values of all heads."""
+    return config["model_type"] in ("deepseek_v2", "deepseek_v3", "glm4_moe_lite")
+
+
 def head_shape(config):
     """Returns (query heads, key-value heads, head width)."""
     n_heads = config[first_key(config, ("num_attention_heads", "n_heads"))]
     hidden = config[first_key(config, ("hidden_size", "n_embed", "d_model"))]
     n_kv = config.get("num_key_value_heads") or n_heads
+    if has_latent(config):  # of what rotates
+        return n_heads, n_kv, config["qk_rope_head_dim"]
     if config["model_type"] == "falcon":
         n_kv = config["num_kv_heads"] if config["new_decoder_architecture"] else 1
     return n_heads, n_kv, config.get("head_dim") or hidden // n_heads
@@ -96,6 +103,12 @@ def head_views(config, name, tensor):
     [..., width, ...], the heads in front. Writing to a view changes the tensor."""
     n_heads, n_kv, width = head_shape(config)
     rest = tensor.shape[1:]
+    if has_latent(config):  # the rows that rotate
+        if ".q_proj." in name or ".q_b_proj." in name:
+            return {"q": tensor.view(n_heads, -1, *rest)[:, -width:]}
+        if ".kv_a_proj_with_mqa." in name:
+            return {"k": tensor[None, -width:]}
+        return {}
     if ".query_key_value." in name and config["model_type"] == "falcon":
         groups = tensor.view(n_kv, n_heads // n_kv + 2, width, *rest)
         return {"q": groups[:, :-2], "k": groups[:, -2], "v": groups[:, -1]}
@@ -116,8 +129,9 @@ def head_views(config, name, tensor):
 def has_experts(config):
     if config["model_type"] == "granitemoehybrid":
         return config["num_local_experts"] > 0
-    return config["model_type"] in ("mixtral", "qwen2_moe", "qwen3_moe", "olmoe", "glm4_moe",
-                                    "granitemoe", "granitemoeshared", "lfm2_moe", "phimoe")
+    return has_latent(config) or config["model_type"] in (
+        "mixtral", "qwen2_moe", "qwen3_moe", "olmoe", "glm4_moe", "granitemoe", "granitemoeshared",
+        "lfm2_moe", "phimoe")
 
 
 def is_router(name):
@@ -169,7 +183,7 @@ def rotated_columns(config):
 
 def turns_neighbours(config):
     """Says whether RoPE turns columns (2i, 2i + 1), not (i, i + rotated / 2)."""
-    return config["model_type"] in ("cohere", "cohere2", "glm4")
+    return has_latent(config) or config["model_type"] in ("cohere", "cohere2", "glm4")
 
 
 def rope_by_kind(config):

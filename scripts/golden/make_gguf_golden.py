@@ -34,6 +34,7 @@ MODELS = {
     "falcon_groups": "falcon", "gpt_neox": "gptneox", "starcoder2": "starcoder2", "mpt": "mpt",
     "qwen2_moe": "qwen2moe", "glm4_moe": "glm4moe", "granitemoeshared": "granitemoe",
     "phimoe": "phimoe", "mixtral": "llama", "qwen3_moe": "qwen3moe", "olmoe": "olmoe",
+    "deepseek_v2_lite": "deepseek2", "deepseek_v3": "deepseek2", "glm4_moe_lite": "deepseek2",
     "granitemoe": "granitemoe", "gpt_oss": "gpt-oss", "gpt_oss_floats": "gpt-oss", "lfm2": "lfm2",
     "lfm2_moe": "lfm2moe", "granite4h": "granitehybrid", "granite4h_experts": "granitehybrid",
 }
@@ -147,6 +148,17 @@ def stack_experts(tensors, names):
             names[f"{name}.{kind}"] = f"blk.{layer}.ffn_{kind}_{place}.weight"
 
 
+def split_latent(tensors, names, config):
+    """Of each head its keys by latent column, and its values."""
+    n_heads, n_key = config["num_attention_heads"], config["qk_nope_head_dim"]
+    for name in [name for name in tensors if ".kv_b_proj." in name]:
+        layer = next(part for part in name.split(".") if part.isdigit())
+        heads = tensors.pop(name).reshape(n_heads, n_key + config["v_head_dim"], -1)
+        for kind, values in (("k_b", heads[:, :n_key].swapaxes(1, 2)), ("v_b", heads[:, n_key:])):
+            tensors[f"{name}.{kind}"] = values
+            names[f"{name}.{kind}"] = f"blk.{layer}.attn_{kind}.weight"
+
+
 def split_shared_ffn(tensors, names):
     """A Granite 4 without experts has the names of a dense FFN."""
     for name in [name for name in tensors if ".shared_mlp." in name]:
@@ -194,6 +206,8 @@ def add_rope_keys(writer, arch, config, context):
                          ("beta_slow", writer.add_rope_scaling_yarn_beta_slow)):
             if rope.get(key) is not None:
                 add(rope[key])
+    if arch == "deepseek2" and rope["rope_type"] == "yarn":
+        writer.add_rope_scaling_yarn_log_mul(0.1 * rope["mscale_all_dim"])
     if arch == "mistral3":
         writer.add_rope_scaling_yarn_log_mul(rope["mscale_all_dim"])
         writer.add_attn_temperature_scale(rope["llama_4_scaling_beta"])
@@ -246,7 +260,7 @@ def add_family_keys(writer, arch, config):
         writer.add_expert_count(config[layouts.first_key(
             config, ("num_local_experts", "num_experts", "n_routed_experts"))])
         writer.add_expert_used_count(config["num_experts_per_tok"])
-    if arch in ("qwen2moe", "qwen3moe", "glm4moe", "lfm2moe"):
+    if arch in ("qwen2moe", "qwen3moe", "glm4moe", "lfm2moe", "deepseek2"):
         writer.add_expert_feed_forward_length(config["moe_intermediate_size"])
     if arch == "gpt-oss":
         writer.add_expert_count(config["num_local_experts"])
@@ -255,18 +269,20 @@ def add_family_keys(writer, arch, config):
     for key in ("shared_expert_intermediate_size", "shared_intermediate_size"):
         if config.get(key) and arch != "granite":
             writer.add_expert_shared_feed_forward_length(config[key])
-    if arch in ("glm4moe", "lfm2moe"):
-        writer.add_expert_gating_func(gguf.ExpertGatingFuncType.SIGMOID)
+    if arch in ("glm4moe", "lfm2moe", "deepseek2"):
+        softmax = config.get("scoring_func") == "softmax"
+        writer.add_expert_gating_func(gguf.ExpertGatingFuncType.SOFTMAX if softmax
+                                      else gguf.ExpertGatingFuncType.SIGMOID)
     if arch == "lfm2moe":
         writer.add_leading_dense_block_count(config["num_dense_layers"])
-    if arch == "glm4moe":
+    if arch in ("glm4moe", "deepseek2"):
         writer.add_expert_group_count(config["n_group"])
         writer.add_expert_group_used_count(config["topk_group"])
         writer.add_expert_shared_count(config["n_shared_experts"])
         writer.add_expert_weights_norm(config["norm_topk_prob"])
         writer.add_expert_weights_scale(config["routed_scaling_factor"])
         writer.add_leading_dense_block_count(config["first_k_dense_replace"])
-        writer.add_nextn_predict_layers(config["num_nextn_predict_layers"])
+        writer.add_nextn_predict_layers(count_blocks(config) - layouts.count_layers(config))
     if arch in ("command-r", "cohere2"):
         writer.add_logit_scale(config["logit_scale"])
         writer.add_rope_scaling_type(gguf.RopeScalingType.NONE)
@@ -278,9 +294,35 @@ def add_family_keys(writer, arch, config):
             writer.add_clamp_kqv(config["attn_config"]["clip_qkv"])
 
 
+def has_blocks_of_further_tokens(config):
+    """Says whether the file keeps the blocks that predict further tokens."""
+    return not layouts.has_latent(config)
+
+
 def count_blocks(config):
     """Returns the number of layers and of blocks behind them that predict further tokens."""
-    return layouts.count_layers(config) + config.get("num_nextn_predict_layers", 0)
+    further = config.get("num_nextn_predict_layers", 0)
+    return layouts.count_layers(config) + has_blocks_of_further_tokens(config) * further
+
+
+def has_one_kv_tensor(config):
+    """Says whether the file is made as older ones are, which say nothing of a compressed cache."""
+    return config["model_type"] == "deepseek_v2"
+
+
+def add_latent_keys(writer, config):
+    n_latent, n_rope = config["kv_lora_rank"], config["qk_rope_head_dim"]
+    if has_one_kv_tensor(config):
+        writer.add_key_length(config["qk_nope_head_dim"] + n_rope)
+        writer.add_value_length(config["v_head_dim"])
+    else:
+        writer.add_key_length(n_latent + n_rope)
+        writer.add_value_length(n_latent)
+        writer.add_key_length_mla(config["qk_nope_head_dim"] + n_rope)
+        writer.add_value_length_mla(config["v_head_dim"])
+    writer.add_kv_lora_rank(n_latent)
+    if config["q_lora_rank"]:
+        writer.add_q_lora_rank(config["q_lora_rank"])
 
 
 def add_keys(writer, arch, config, tensors, names):
@@ -305,7 +347,10 @@ def add_keys(writer, arch, config, tensors, names):
         if arch in ("lfm2", "lfm2moe"):
             writer.add_shortconv_l_cache(config["conv_L_cache"])
     else:
-        writer.add_head_count_kv(n_kv)
+        one = layouts.has_latent(config) and not has_one_kv_tensor(config)
+        writer.add_head_count_kv(1 if one else n_kv)
+    if layouts.has_latent(config):
+        add_latent_keys(writer, config)
     if "head_dim" in config and arch != "granite":
         writer.add_key_length(width)
         writer.add_value_length(width)
@@ -335,6 +380,9 @@ def convert(folder, arch, out):
     with open(os.path.join(folder, "config.json"), encoding="utf-8") as file:
         config = layouts.text_config(json.load(file))
     tensors = read_folder(folder)
+    for block in range(count_blocks(config), layouts.count_layers(config) + 1):
+        for name in [name for name in tensors if f".layers.{block}." in name]:
+            del tensors[name]
     known = next(known for known, name in gguf.MODEL_ARCH_NAMES.items() if name == arch)
     table = gguf.get_tensor_name_map(known, count_blocks(config))
     names = {name: table.get_name(name.replace("correction_bias", "correction.bias")
@@ -343,6 +391,8 @@ def convert(folder, arch, out):
                                   try_suffixes=(".weight", ".bias")) for name in tensors}
     if arch in ("granite", "granitehybrid") and not layouts.has_experts(config):
         split_shared_ffn(tensors, names)
+    if layouts.has_latent(config) and not has_one_kv_tensor(config):
+        split_latent(tensors, names, config)
     stack_experts(tensors, names)
     mxfp4 = gguf_gpt_oss.split_experts(tensors, names) if arch == "gpt-oss" else ()
     if layouts.is_tied(config):

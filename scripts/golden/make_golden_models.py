@@ -56,14 +56,15 @@ import golden_gpt_oss
 from golden_configs import MAX_TOKENS
 from golden_expert_configs import EXPERT_MODELS
 from golden_faults import exemption, planted_faults
-from golden_layouts import (attention_layers, gain_offset, has_experts, head_views, is_embedding,
-                            is_head_norm_gain, is_norm_gain, is_router, is_tied, layer_kinds,
-                            published_experts, rope_by_kind, rope_frequencies, rotates,
-                            text_config)
+from golden_latent_configs import LATENT_MODELS
+from golden_layouts import (attention_layers, gain_offset, has_experts, has_latent, head_views,
+                            is_embedding, is_head_norm_gain, is_norm_gain, is_router, is_tied,
+                            layer_kinds, published_experts, rope_by_kind, rope_frequencies,
+                            rotates, text_config)
 from golden_state_configs import drawn_state
 
-MODELS = {**golden_configs.MODELS, **EXPERT_MODELS, **golden_gpt_oss.GPT_OSS_MODELS,
-          **golden_configs.SEEDED_MODELS}
+MODELS = {**golden_configs.MODELS, **EXPERT_MODELS, **LATENT_MODELS,
+          **golden_gpt_oss.GPT_OSS_MODELS, **golden_configs.SEEDED_MODELS}
 CASES = [(1, 21), (2, 21), (63, 21), (64, 21), (65, 21), (200, 21), (512, 21), (MAX_TOKENS, 1)]
 MIN_FAULT = 1e-2
 SCORE_STD = (2.0, 3.0)
@@ -114,7 +115,8 @@ def draw(name, shape, config, rng):
         else:
             values = (1.0 - gain_offset(config)) + 0.3 * values
     elif name.endswith(".e_score_correction_bias"):  # most sums of a score and one are negative
-        values = 0.4 * values - 0.8
+        # With groups of experts a large one leaves some without a row.
+        values = (0.15 if has_latent(config) else 0.4) * values - 0.8
     elif name.endswith(".expert_bias"):  # the same, and every expert is chosen
         values = 0.15 * values - 0.8
     elif name.endswith(".bias"):
@@ -128,6 +130,9 @@ def draw(name, shape, config, rng):
         values *= 1.5 / shape[1] ** 0.5
     elif is_router(name):  # experts differ, and few rows have two that are nearly equal
         values *= 2.0 / shape[1] ** 0.5
+    elif name.endswith((".q_a_proj.weight", ".kv_a_proj_with_mqa.weight")):
+        values *= shape[1] ** -0.5  # what is normed is small, so that its epsilon shows
+        values[:config["kv_lora_rank"] if ".kv_a_" in name else None] *= 0.3
     elif len(shape) == 3:  # of all experts
         values *= shape[2] ** -0.5
     else:  # GPT-2 stores projections as [in, out], the others as [out, in]
@@ -197,6 +202,9 @@ def scale_scores(model, config, tokens, factors):
             tensor[:, : 2 * tensor.shape[1] // 3] *= factors[numbers[0]] ** 0.5
         elif is_head_norm_gain(name):
             tensor.add_(offset).mul_(factors[numbers[0]] ** 0.5).sub_(offset)
+        elif has_latent(config):  # of which scores depend on queries throughout
+            if name.endswith((".q_proj.weight", ".q_b_proj.weight")):
+                tensor *= factors[numbers[0]] ** 0.5
         elif name.endswith(".weight") and config["model_type"] != "gpt2" and not normed:
             views = head_views(config, name, tensor)  # a norm would undo what is scaled before it
             for letter in "qk":

@@ -54,7 +54,8 @@ KINDS = {0: "attn_q", 1: "attn_k", 2: "attn_v", 3: "attn_o", 4: "ffn_gate", 5: "
          35: "final_norm", 36: "final_norm_bias", 37: "head", 38: "head_bias", 39: "shared_gate",
          40: "shared_up", 41: "shared_down", 42: "shared_weight", 43: "router_correction",
          48: "mixer_in", 49: "mixer_in_bias", 50: "mixer_out", 51: "mixer_out_bias",
-         52: "conv_taps", 53: "conv_bias",
+         52: "conv_taps", 53: "conv_bias", 70: "latent_query", 71: "latent_query_norm",
+         72: "latent_norm", 73: "latent_keys", 74: "latent_values",
          56: "attn_sinks", 57: "router_bias", 58: "expert_gate_bias", 59: "expert_up_bias",
          60: "expert_down_bias", 61: "scan_decay", 62: "scan_bias", 63: "scan_skip",
          64: "scan_norm"}

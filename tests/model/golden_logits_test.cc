@@ -116,6 +116,10 @@ const char* const kModels[] = {"gpt2",
                                "phimoe",
                                "phimoe_long_scale",
                                "phimoe_short",
+                               "deepseek_v2_lite",
+                               "deepseek_v2",
+                               "deepseek_v3",
+                               "glm4_moe_lite",
                                "lfm2",
                                "lfm2_types",
                                "lfm2_moe",
@@ -421,7 +425,7 @@ class ConfigFaults {
       add("num_experts_per_tok", config_["num_experts_per_tok"].get<int>() - 1);
     }
     if (config_.value("n_group", 1) > 1) add("topk_group", config_["topk_group"].get<int>() + 1);
-    if (config_.contains("norm_topk_prob")) {
+    if (config_.contains("norm_topk_prob") && family_ != "deepseek_v2") {  // which does not read it
       add("norm_topk_prob", !config_["norm_topk_prob"].get<bool>());
     }
     if (has_number("clip_qkv")) add("clip_qkv", nullptr);

@@ -109,18 +109,17 @@ TEST_P(GgufGoldenTest, HasTheTensorsAndTheSpecOfItsFolder) {
   EXPECT_EQ(ours, theirs);
 }
 
-INSTANTIATE_TEST_SUITE_P(All, GgufGoldenTest,
-                         testing::Values("llama_gqa_tied", "llama3", "qwen2", "qwen3", "phi2",
-                                         "phi3_long", "phi3_gqa", "gemma", "gemma2", "gemma3",
-                                         "gpt2_untied", "stablelm_parallel", "bloom", "smollm3",
-                                         "olmo2_gqa", "olmo3", "granite", "ministral3", "glm4",
-                                         "exaone4", "cohere_biased", "cohere_normed", "granite4",
-                                         "mpt_clipped", "cohere2", "falcon", "falcon_groups",
-                                         "gpt_neox", "starcoder2", "mpt", "mixtral", "qwen3_moe",
-                                         "olmoe", "granitemoe", "qwen2_moe", "gpt_oss",
-                                         "gpt_oss_floats", "glm4_moe", "granitemoeshared", "phimoe",
-                                         "lfm2", "lfm2_moe", "granite4h", "granite4h_experts"),
-                         [](const auto& test) { return std::string(test.param); });
+INSTANTIATE_TEST_SUITE_P(
+    All, GgufGoldenTest,
+    testing::Values("llama_gqa_tied", "llama3", "qwen2", "qwen3", "phi2", "phi3_long", "phi3_gqa",
+                    "gemma", "gemma2", "gemma3", "gpt2_untied", "stablelm_parallel", "bloom",
+                    "smollm3", "olmo2_gqa", "olmo3", "granite", "ministral3", "glm4", "exaone4",
+                    "cohere_biased", "cohere_normed", "granite4", "mpt_clipped", "cohere2",
+                    "falcon", "falcon_groups", "gpt_neox", "starcoder2", "mpt", "mixtral",
+                    "qwen3_moe", "olmoe", "granitemoe", "qwen2_moe", "gpt_oss", "gpt_oss_floats",
+                    "glm4_moe", "granitemoeshared", "phimoe", "lfm2", "lfm2_moe", "granite4h",
+                    "granite4h_experts", "deepseek_v2_lite", "deepseek_v3", "glm4_moe_lite"),
+    [](const auto& test) { return std::string(test.param); });
 
 TEST(GgufModelTest, StoriesOfBothFormsAreOneModel) {
   const std::string folder = std::string(QSF_SHARED_DIR) + "/models/stories260K";
