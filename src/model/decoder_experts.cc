@@ -45,7 +45,7 @@ Status Decoder::multiply_experts(const Pass& pass, const LayerWeights& w, Buffer
     }
     return ok_status();
   }
-  pager_.find_ready(section, uses, experts_ready_);
+  pager_.keep_ready(section, uses, experts_ready_);
   for (const bool ready : {true, false}) {
     for (std::size_t i = 0; i < uses.size(); ++i) {
       if (experts_ready_[i] != ready) continue;
