@@ -9,6 +9,7 @@ families; golden_position_faults.py and golden_family_faults.py have the others.
 layouts of the families, not on the engine.
 """
 
+from golden_delta_faults import DELTA_FAMILIES
 from golden_edits import Fault, interleaved_kv_map, with_keys, zeroed
 from golden_expert_faults import EXPERT_FAMILIES
 from golden_family_faults import FAMILIES
@@ -64,7 +65,7 @@ def _tensor_faults(config, state):
         what = "bias zeroed" if name.endswith(".bias") else "tensor zeroed"
         yield Fault(f"{what}: {name}", config, zeroed(state, name))
         if is_norm_gain(name):
-            one = tensor * 0 + (1 - gain_offset(config))
+            one = tensor * 0 + (1 - gain_offset(config, name))
             yield Fault(f"norm gain set to 1: {name}", config, {**state, name: one})
         yield from _part_faults(config, state, name)
 
@@ -105,7 +106,7 @@ def planted_faults(config, state):
     if config["model_type"] != "gpt2":
         yield from _group_faults(config, state)
         yield from window_faults(config, state)
-    for families in (FAMILIES, EXPERT_FAMILIES, LATENT_FAMILIES):
+    for families in (FAMILIES, EXPERT_FAMILIES, LATENT_FAMILIES, DELTA_FAMILIES):
         if config["model_type"] in families:
             yield from families[config["model_type"]](config, state)
     yield from _tensor_faults(config, state)

@@ -9,7 +9,9 @@ model with a vision tower, the part under `text_config` (text_config).
 import math
 
 WITHOUT_ROTATION = ("gpt2", "opt", "bloom", "mpt")  # see rotates()
-ADDS_ONE_TO_GAINS = ("gemma", "gemma2", "gemma3_text")
+SCALES_EMBEDDINGS = ("gemma", "gemma2", "gemma3_text")
+WITH_DELTA_RULES = ("qwen3_5_text", "qwen3_5_moe_text", "qwen3_next")
+ADDS_ONE_TO_GAINS = (*SCALES_EMBEDDINGS, *WITH_DELTA_RULES)
 # Families whose published files say nothing about the head, or nothing about the base of RoPE.
 TIED_BY_DEFAULT = ("cohere", "cohere2", "falcon", "gemma3_text", "lfm2", "lfm2_moe", "mpt",
                    "smollm3", "starcoder2")
@@ -50,6 +52,12 @@ def attention_layers(config):
     if config["model_type"] == "granitemoehybrid":
         return [layer for layer, kind in enumerate(config["layer_types"])
                 if kind in ("attention", "full_attention")]
+    if config["model_type"] in WITH_DELTA_RULES:
+        every = config["full_attention_interval"]
+        kinds = config.get("layer_types") or [
+            "linear_attention" if (layer + 1) % every else "full_attention"
+            for layer in range(count_layers(config))]
+        return [layer for layer, kind in enumerate(kinds) if kind == "full_attention"]
     return list(range(count_layers(config)))
 
 
@@ -76,8 +84,10 @@ def is_embedding(name):
                           "embed_in.weight"))
 
 
-def gain_offset(config):
-    """Returns what the family adds to a stored norm gain before it multiplies."""
+def gain_offset(config, name=""):
+    """Returns what the family adds to a stored norm gain, `name`, before it multiplies."""
+    if name.endswith(".linear_attn.norm.weight"):
+        return 0.0
     return 1.0 if config["model_type"] in ADDS_ONE_TO_GAINS else 0.0
 
 
@@ -120,6 +130,8 @@ def head_views(config, name, tensor):
         counts = (n_heads, n_kv, n_kv)
         return {letter: part.view(count, width, *rest)
                 for letter, part, count in zip("qkv", parts, counts)}
+    if ".q_proj." in name and config["model_type"] in WITH_DELTA_RULES:
+        return {"q": tensor.view(n_heads, 2, width, *rest)[:, 0]}  # beside their gates
     for letter, count in zip("qkv", (n_heads, n_kv, n_kv)):
         if f".{letter}_proj." in name:
             return {letter: tensor.view(count, width, *rest)}
@@ -131,7 +143,7 @@ def has_experts(config):
         return config["num_local_experts"] > 0
     return has_latent(config) or config["model_type"] in (
         "mixtral", "qwen2_moe", "qwen3_moe", "olmoe", "glm4_moe", "granitemoe", "granitemoeshared",
-        "lfm2_moe", "phimoe")
+        "lfm2_moe", "phimoe", "qwen3_5_moe_text", "qwen3_next")
 
 
 def is_router(name):

@@ -91,10 +91,10 @@ def mamba2_faults(config, state):
     for what, order in (("z and x exchanged", (1, 0, 2, 3, 4)),
                         ("time steps first", (4, 0, 1, 2, 3)),
                         ("x behind B and C", (0, 2, 3, 1, 4))):
-        yield Fault(what, config, _reordered(state, sizes, order, (".mamba.in_proj.",)))
-    both = _reordered(state, sizes, (0, 1, 3, 2, 4), (".mamba.in_proj.",))
+        yield Fault(what, config, reordered(state, sizes, order, (".mamba.in_proj.",)))
+    both = reordered(state, sizes, (0, 1, 3, 2, 4), (".mamba.in_proj.",))
     yield Fault("B and C exchanged", config,
-                _reordered(both, sizes[1:4], (0, 2, 1), (".mamba.conv1d.",)))
+                reordered(both, sizes[1:4], (0, 2, 1), (".mamba.conv1d.",)))
     for what, suffix in (("decays", ".A_log"), ("skips", ".D"), ("time step biases", ".dt_bias")):
         yield Fault(f"{what} of the next head", config, edited(
             state, lambda name, t, suffix=suffix: t.copy_(t.roll(1))
@@ -112,7 +112,7 @@ def mamba2_faults(config, state):
         yield Fault("heads take groups in turn", config, state, _groups_in_turn)
 
 
-def _reordered(state, sizes, order, parts):
+def reordered(state, sizes, order, parts):
     """Puts part order[i] of the rows of those tensors at i."""
     def edit(name, tensor):
         if any(part in name for part in parts):

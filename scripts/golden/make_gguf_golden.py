@@ -18,6 +18,7 @@ import sys
 import gguf
 import numpy as np
 
+import gguf_delta
 import gguf_gpt_oss
 import golden_layouts as layouts
 
@@ -37,6 +38,7 @@ MODELS = {
     "deepseek_v2_lite": "deepseek2", "deepseek_v3": "deepseek2", "glm4_moe_lite": "deepseek2",
     "granitemoe": "granitemoe", "gpt_oss": "gpt-oss", "gpt_oss_floats": "gpt-oss", "lfm2": "lfm2",
     "lfm2_moe": "lfm2moe", "granite4h": "granitehybrid", "granite4h_experts": "granitehybrid",
+    "qwen3_5": "qwen35", "qwen3_5_moe": "qwen35moe", "qwen3_next": "qwen3next",
 }
 # Architectures whose queries and keys rotate in pairs, though the folders' rotate in halves.
 IN_PAIRS = ("llama", "smollm3", "granite", "granitehybrid", "granitemoe", "mistral3")
@@ -103,6 +105,8 @@ def qkv_apart(arch, values, config):
 
 def change(arch, name, values, config):
     n_heads, n_kv, _ = head_shape(config)
+    if arch in gguf_delta.ARCHITECTURES:
+        values = gguf_delta.change(arch, name, values, config)
     if arch in IN_PAIRS and ".q_proj." in name:
         return in_pairs(values, n_heads)
     if arch in IN_PAIRS and ".k_proj." in name:
@@ -115,7 +119,7 @@ def change(arch, name, values, config):
         return values[0]
     if name.endswith((".conv.conv.weight", ".conv1d.weight")):
         return values[:, 0]
-    if name.endswith(".A_log"):
+    if name.endswith(".A_log") and arch not in gguf_delta.ARCHITECTURES:
         return -np.exp(values.astype(np.float64)).astype(np.float32)[:, None]
     if name.endswith(".mamba.D"):
         return values[:, None]
@@ -256,11 +260,14 @@ def add_family_keys(writer, arch, config):
         writer.add_embedding_scale(config["embedding_multiplier"])
         writer.add_residual_scale(config["residual_multiplier"])
         writer.add_logit_scale(config["logits_scaling"])
+    if arch in gguf_delta.ARCHITECTURES:
+        gguf_delta.add_keys(writer, arch, config)
     if layouts.has_experts(config):
         writer.add_expert_count(config[layouts.first_key(
             config, ("num_local_experts", "num_experts", "n_routed_experts"))])
         writer.add_expert_used_count(config["num_experts_per_tok"])
-    if arch in ("qwen2moe", "qwen3moe", "glm4moe", "lfm2moe", "deepseek2"):
+    if arch in ("qwen2moe", "qwen3moe", "glm4moe", "lfm2moe", "deepseek2", "qwen35moe",
+                "qwen3next"):
         writer.add_expert_feed_forward_length(config["moe_intermediate_size"])
     if arch == "gpt-oss":
         writer.add_expert_count(config["num_local_experts"])
@@ -335,13 +342,15 @@ def add_keys(writer, arch, config, tensors, names):
     writer.add_block_count(count_blocks(config))
     down = next((values for name, values in tensors.items()
                  if names[name] == "blk.0.ffn_down.weight"), None)
-    if down is None:
+    if down is None and "intermediate_size" in config:
         writer.add_feed_forward_length(config["intermediate_size"])
+    elif down is None:
+        pass  # a mixture of experts alone
     else:
         writer.add_feed_forward_length(down.shape[0] if arch == "gpt2" else down.shape[1])
     writer.add_head_count(n_heads)
     attending = layouts.attention_layers(config)
-    if len(attending) < layouts.count_layers(config):
+    if len(attending) < layouts.count_layers(config) and arch not in gguf_delta.ARCHITECTURES:
         writer.add_head_count_kv([n_kv if layer in attending else 0
                                   for layer in range(layouts.count_layers(config))])
         if arch in ("lfm2", "lfm2moe"):
@@ -389,6 +398,8 @@ def convert(folder, arch, out):
                                   .replace(".dt_bias", ".dt_proj.bias")
                                   .replace(".expert_bias", ".expert_bias.bias"),
                                   try_suffixes=(".weight", ".bias")) for name in tensors}
+    if arch in gguf_delta.ARCHITECTURES:
+        gguf_delta.take_language_model(arch, tensors, names, table)
     if arch in ("granite", "granitehybrid") and not layouts.has_experts(config):
         split_shared_ffn(tensors, names)
     if layouts.has_latent(config) and not has_one_kv_tensor(config):

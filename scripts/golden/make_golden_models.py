@@ -40,6 +40,7 @@ import argparse
 import contextlib
 import copy
 import json
+import math
 import pathlib
 import struct
 import sys
@@ -54,17 +55,18 @@ from transformers.models.auto.configuration_auto import CONFIG_MAPPING
 import golden_configs
 import golden_gpt_oss
 from golden_configs import MAX_TOKENS
+from golden_delta_configs import DELTA_MODELS
 from golden_expert_configs import EXPERT_MODELS
 from golden_faults import exemption, planted_faults
 from golden_latent_configs import LATENT_MODELS
-from golden_layouts import (attention_layers, gain_offset, has_experts, has_latent, head_views,
-                            is_embedding, is_head_norm_gain, is_norm_gain, is_router, is_tied,
-                            layer_kinds, published_experts, rope_by_kind, rope_frequencies,
-                            rotates, text_config)
+from golden_layouts import (SCALES_EMBEDDINGS, attention_layers, gain_offset, has_experts,
+                            has_latent, head_views, is_embedding, is_head_norm_gain, is_norm_gain,
+                            is_router, is_tied, layer_kinds, published_experts, rope_by_kind,
+                            rope_frequencies, rotates, text_config)
 from golden_state_configs import drawn_state
 
 MODELS = {**golden_configs.MODELS, **EXPERT_MODELS, **LATENT_MODELS,
-          **golden_gpt_oss.GPT_OSS_MODELS, **golden_configs.SEEDED_MODELS}
+          **golden_gpt_oss.GPT_OSS_MODELS, **golden_configs.SEEDED_MODELS, **DELTA_MODELS}
 CASES = [(1, 21), (2, 21), (63, 21), (64, 21), (65, 21), (200, 21), (512, 21), (MAX_TOKENS, 1)]
 MIN_FAULT = 1e-2
 SCORE_STD = (2.0, 3.0)
@@ -113,7 +115,7 @@ def draw(name, shape, config, rng):
         if "embeddings_layernorm" in name:
             values *= 0.5  # signs included, or a tied head would say every token again
         else:
-            values = (1.0 - gain_offset(config)) + 0.3 * values
+            values = (1.0 - gain_offset(config, name)) + 0.3 * values
     elif name.endswith(".e_score_correction_bias"):  # most sums of a score and one are negative
         # With groups of experts a large one leaves some without a row.
         values = (0.15 if has_latent(config) else 0.4) * values - 0.8
@@ -124,7 +126,8 @@ def draw(name, shape, config, rng):
     elif "wpe" in name or "embed_positions" in name:
         values *= 0.15
     elif is_embedding(name):  # Gemma multiplies by the root of the width, Granite by a number
-        values *= 0.25 * (shape[1] ** -0.5 if gain_offset(config) else 1.0)
+        scaled = config["model_type"] in SCALES_EMBEDDINGS
+        values *= 0.25 * (shape[1] ** -0.5 if scaled else 1.0)
         values /= config.get("embedding_multiplier", 1.0)
     elif "lm_head" in name:
         values *= 1.5 / shape[1] ** 0.5
@@ -335,8 +338,13 @@ def check_windows(model, config, tokens):
     assert reach == expected, (reach, expected)
 
 
+# Of logits that a fault leaves without a number: JSON has none for them.
+NOT_FINITE = 1e9
+
+
 def relative_change(a, b):
-    return ((a - b).abs().max() / b.abs().max()).item()
+    change = ((a - b).abs().max() / b.abs().max()).item()
+    return change if math.isfinite(change) else NOT_FINITE
 
 
 def run_faults(config, model, tokens, logits):

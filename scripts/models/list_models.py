@@ -67,6 +67,11 @@ PUBLISHED = {
     "Qwen2MoeForCausalLM": "Qwen 1.5 A2.7B, Qwen 2 57B-A14B",
     "Qwen3ForCausalLM": "Qwen 3 0.6B to 32B",
     "Qwen3MoeForCausalLM": "Qwen 3 30B-A3B, 235B-A22B",
+    "Qwen3NextForCausalLM": "Qwen3-Next 80B-A3B",
+    "Qwen3_5ForCausalLM": "the next, text alone",
+    "Qwen3_5ForConditionalGeneration": "Qwen 3.5 0.8B to 27B",
+    "Qwen3_5MoeForCausalLM": "the next, text alone",
+    "Qwen3_5MoeForConditionalGeneration": "Qwen 3.5 35B-A3B and larger",
     "RWForCausalLM": "Falcon 7B, 40B of 2023",
     "SmolLM3ForCausalLM": "SmolLM 3 3B",
     "StableLmForCausalLM": "StableLM 3B, 1.6B, 12B",
@@ -85,6 +90,8 @@ PARTS = {
     ("post_norms", "true"): "norms behind parts",
     ("embedding_norm", "true"): "embedding norm",
     ("head_bias", "true"): "head bias",
+    ("attention_gate", "true"): "gate",
+    ("shared_weight", "true"): "shared",
 }
 
 

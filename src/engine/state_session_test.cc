@@ -81,6 +81,18 @@ ModelSpec naive_scans_experts() {
   return spec;
 }
 
+ModelSpec naive_delta_rules() {
+  ModelSpec spec = naive_llama(5, kContext);
+  spec.architecture = "qwen35";
+  spec.layer_mixers = {3, 0, 3, 3, 0};
+  spec.conv_taps = 4;
+  spec.mixer_heads = 4;
+  spec.mixer_head_dim = 8;
+  spec.mixer_state = 16;
+  spec.mixer_groups = 2;
+  return spec;
+}
+
 class StateModelTest : public NaiveModelTest {
  protected:
   void TearDown() override {
@@ -133,7 +145,8 @@ INSTANTIATE_TEST_SUITE_P(
     testing::Values(StateModel{"convolutions", naive_lfm2, kConvolutionValues},
                     StateModel{"scans", naive_scans, kScanValues},
                     StateModel{"lfm2_experts", naive_lfm2_moe, kConvolutionValues},
-                    StateModel{"scans_experts", naive_scans_experts, kScanValues}),
+                    StateModel{"scans_experts", naive_scans_experts, kScanValues},
+                    StateModel{"delta_rules", naive_delta_rules, kScanValues}),
     [](const auto& model) { return std::string(model.param.name); });
 
 TEST_P(EveryStateTest, MatchesTheDefinition) {

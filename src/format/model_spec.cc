@@ -139,11 +139,14 @@ Status check_sizes(const ModelSpec& s) {
   return ok_status();
 }
 
-// Published models have up to 4 MB of states a layer.
+bool has_mixer(const ModelSpec& s, LayerMixer mixer) noexcept {
+  return std::ranges::find(s.layer_mixers, static_cast<std::uint32_t>(mixer)) !=
+         s.layer_mixers.end();
+}
+
+// Of scans and delta rules. Published models have up to 4 MB of states a layer.
 Status check_scans(const ModelSpec& s) {
-  const bool scans =
-      std::ranges::find(s.layer_mixers, static_cast<std::uint32_t>(LayerMixer::kMamba2)) !=
-      s.layer_mixers.end();
+  const bool scans = has_mixer(s, LayerMixer::kMamba2) || s.has_delta_rule();
   const std::uint32_t least = scans ? 1 : 0;
   for (const Range& r :
        {Range{"heads of scans", s.mixer_heads, least, scans ? 1024U : 0U},
@@ -152,14 +155,18 @@ Status check_scans(const ModelSpec& s) {
         Range{"groups of scans", s.mixer_groups, least, s.mixer_heads}}) {
     QSF_RETURN_IF_ERROR(check_range(r));
   }
+  if (s.mixer_heads_in_turn && !s.has_delta_rule()) {
+    return invalid_argument("heads of mixers in turn: expected with delta rules alone");
+  }
   if (!scans) return ok_status();
   if (s.mixer_heads % s.mixer_groups != 0) {
     return invalid_argument("groups of scans: %u, expected a divisor of the %u heads",
                             s.mixer_groups, s.mixer_heads);
   }
-  if (std::ranges::find(s.layer_mixers, static_cast<std::uint32_t>(LayerMixer::kShortConv)) !=
-      s.layer_mixers.end()) {
-    return invalid_argument("mixers by layer: scans and short convolutions, expected one of them");
+  if (has_mixer(s, LayerMixer::kShortConv) ||
+      (has_mixer(s, LayerMixer::kMamba2) && s.has_delta_rule())) {
+    return invalid_argument(
+        "mixers by layer: some of scans, delta rules and short convolutions, expected one of them");
   }
   return ok_status();
 }
@@ -172,7 +179,7 @@ Status check_mixers(const ModelSpec& s) {
                             s.layer_mixers.size(), s.n_layers);
   }
   for (const std::uint32_t mixer : s.layer_mixers) {
-    QSF_RETURN_IF_ERROR(check_range({"mixers by layer", mixer, 0, 2}));
+    QSF_RETURN_IF_ERROR(check_range({"mixers by layer", mixer, 0, 3}));
   }
   if (!s.has_state() || s.n_attention_layers() == 0) {
     return invalid_argument("mixers by layer: %u of %u are attention, expected some and not all",
@@ -518,6 +525,7 @@ Status decode_optional(const Metadata& m, ModelSpec& s) {
   QSF_ASSIGN_OR_RETURN(s.mixer_head_dim, m.get_u32(keys::kMixerHeadDim, 0));
   QSF_ASSIGN_OR_RETURN(s.mixer_state, m.get_u32(keys::kMixerState, 0));
   QSF_ASSIGN_OR_RETURN(s.mixer_groups, m.get_u32(keys::kMixerGroups, 0));
+  QSF_ASSIGN_OR_RETURN(s.mixer_heads_in_turn, m.get_bool(keys::kMixerHeadsInTurn, false));
   QSF_ASSIGN_OR_RETURN(s.sliding_window, m.get_u32_array(keys::kAttentionWindow));
   QSF_ASSIGN_OR_RETURN(s.parallel_block, m.get_bool(keys::kBlockParallel, false));
   QSF_ASSIGN_OR_RETURN(s.int8_rows, m.get_bool(keys::kInt8Rows, false));
@@ -622,6 +630,10 @@ std::uint32_t ModelSpec::n_attention_layers() const noexcept {
                                                static_cast<std::uint32_t>(LayerMixer::kAttention)));
 }
 
+bool ModelSpec::has_delta_rule() const noexcept {
+  return has_mixer(*this, LayerMixer::kDeltaNet);
+}
+
 Status validate(const ModelSpec& spec) {
   if (!is_architecture_name(spec.architecture)) {
     return invalid_argument("architecture name: %zu bytes, expected 1 to 64 of a-z 0-9 _ . -",
@@ -699,6 +711,7 @@ Metadata encode_spec_metadata(const ModelSpec& spec) {
     set_u32_unless(keys::kMixerHeadDim, spec.mixer_head_dim, 0);
     set_u32_unless(keys::kMixerState, spec.mixer_state, 0);
     set_u32_unless(keys::kMixerGroups, spec.mixer_groups, 0);
+    if (spec.mixer_heads_in_turn) m.set_bool(keys::kMixerHeadsInTurn, true, true);
   }
   if (!spec.sliding_window.empty()) {
     m.set_u32_array(keys::kAttentionWindow, spec.sliding_window, true);

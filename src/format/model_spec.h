@@ -45,6 +45,7 @@ enum class LayerMixer : std::uint8_t {
   kAttention = 0,
   kShortConv = 1,  // a gated convolution over the last positions, LFM2's
   kMamba2 = 2,     // a selective scan behind a convolution
+  kDeltaNet = 3,   // a gated delta rule behind a convolution
 };
 
 // What makes scores of a router's products, and how experts are chosen by them.
@@ -105,10 +106,11 @@ struct ModelSpec {
   std::vector<std::uint32_t> layer_mixers;  // empty: attention everywhere; else a LayerMixer a
                                             // layer, at least one of them attention
   std::uint32_t conv_taps = 0;              // positions of a convolution, its own included
-  std::uint32_t mixer_heads = 0;            // of a scan; 0: none
+  std::uint32_t mixer_heads = 0;            // of a scan or delta rule; 0: none
   std::uint32_t mixer_head_dim = 0;
-  std::uint32_t mixer_state = 0;              // values that a column of a head remembers
-  std::uint32_t mixer_groups = 0;             // of heads that share what goes in and comes out
+  std::uint32_t mixer_state = 0;   // values that a column of a head remembers
+  std::uint32_t mixer_groups = 0;  // of heads that share what goes in and comes out: keys, queries
+  bool mixer_heads_in_turn = false;  // head h is of group h mod groups, else groups are neighbours
   std::vector<std::uint32_t> sliding_window;  // empty: none; one element: every layer; else one a
                                               // layer. 0 = that layer sees everything.
   bool tied_head = false;                     // the head is the token embedding
@@ -195,10 +197,12 @@ struct ModelSpec {
   }
   bool has_state() const noexcept { return n_attention_layers() != n_layers; }
   std::uint32_t n_attention_layers() const noexcept;
+  bool has_delta_rule() const noexcept;
   // Of layers with a state: rows of the product that the mixer reads, columns of what it gives,
   // channels of its convolution.
   std::uint32_t mixer_in() const noexcept {
-    return mixer_heads == 0 ? 3 * hidden : mixer_out() + conv_channels() + mixer_heads;
+    if (mixer_heads == 0) return 3 * hidden;
+    return has_delta_rule() ? conv_channels() : mixer_out() + conv_channels() + mixer_heads;
   }
   std::uint32_t mixer_out() const noexcept {
     return mixer_heads == 0 ? hidden : mixer_heads * mixer_head_dim;

@@ -105,6 +105,13 @@ ModelSpec latent_spec() {
   return spec;
 }
 
+ModelSpec delta_rules_spec() {
+  ModelSpec spec = scans_spec();
+  spec.layer_mixers[0] = 3;
+  spec.mixer_heads_in_turn = true;
+  return spec;
+}
+
 // So they are than these.
 ModelSpec yarn_spec() {
   ModelSpec spec = longrope_model().spec;
@@ -128,7 +135,7 @@ TEST(ModelSpecTest, SurvivesHeaderAndMetadata) {
   for (const ModelSpec& spec :
        {minimal_model().spec, types_model().spec, compressed_model().spec, full_model().spec,
         longrope_model().spec, int8_rows_spec(), yarn_spec(), experts_spec(), sigmoid_spec(),
-        sparsemixer_spec(), states_spec(), scans_spec(), latent_spec()}) {
+        sparsemixer_spec(), states_spec(), scans_spec(), latent_spec(), delta_rules_spec()}) {
     ASSERT_TRUE(validate(spec).ok()) << validate(spec).message();
     const Metadata metadata = encode_spec_metadata(spec);
     const auto back = decode_spec(header_of(spec), metadata);
@@ -146,9 +153,10 @@ TEST(ModelSpecTest, SurvivesHeaderAndMetadata) {
 TEST(ModelSpecTest, TheSmallModelsUseEveryKey) {
   for (const std::string_view key : keys::kAll) {
     bool used = key == keys::kFileBytes;
-    for (const ModelSpec& spec : {full_model().spec, types_model().spec, longrope_model().spec,
-                                  int8_rows_spec(), yarn_spec(), experts_spec(), sigmoid_spec(),
-                                  sparsemixer_spec(), states_spec(), scans_spec(), latent_spec()}) {
+    for (const ModelSpec& spec :
+         {full_model().spec, types_model().spec, longrope_model().spec, int8_rows_spec(),
+          yarn_spec(), experts_spec(), sigmoid_spec(), sparsemixer_spec(), states_spec(),
+          scans_spec(), latent_spec(), delta_rules_spec()}) {
       used = used || encode_spec_metadata(spec).contains(key);
     }
     EXPECT_TRUE(used) << key;
@@ -319,8 +327,10 @@ TEST(ModelSpecTest, RefusesStatesOutOfRange) {
 TEST(ModelSpecTest, RefusesScansOutOfRange) {
   const std::function<void(ModelSpec&)> faults[] = {
       [](ModelSpec& s) { s.layer_mixers[0] = 1; },  // sizes of what no layer has
-      [](ModelSpec& s) { s.layer_mixers[0] = 3; },
+      [](ModelSpec& s) { s.layer_mixers[0] = 4; },
       [](ModelSpec& s) { s.layer_mixers[1] = 1; },  // both kinds
+      [](ModelSpec& s) { s.layer_mixers[1] = 3; },
+      [](ModelSpec& s) { s.mixer_heads_in_turn = true; },
       [](ModelSpec& s) { s.mixer_heads = 0; },
       [](ModelSpec& s) { s.mixer_heads = 1026; },
       [](ModelSpec& s) { s.mixer_head_dim = 0; },
@@ -345,12 +355,16 @@ TEST(ModelSpecTest, RefusesScansOutOfRange) {
        {keys::kMixerHeads, keys::kMixerHeadDim, keys::kMixerState, keys::kMixerGroups}) {
     EXPECT_TRUE(encode_spec_metadata(scans_spec()).find(key)->required) << key;
   }
+  EXPECT_TRUE(encode_spec_metadata(delta_rules_spec()).find(keys::kMixerHeadsInTurn)->required);
   // Nothing wraps at the limits.
   largest.mixer_heads = largest.mixer_state = largest.mixer_groups = 1024;
   largest.mixer_head_dim = 256;
   ASSERT_TRUE(validate(largest).ok()) << validate(largest).message();
   EXPECT_EQ(largest.scan_values(), 1U << 28);
   EXPECT_EQ(largest.mixer_in(), (1U << 18) + (1U << 18) + (2U << 20) + 1024U);
+  largest.layer_mixers[0] = 3;
+  ASSERT_TRUE(validate(largest).ok()) << validate(largest).message();
+  EXPECT_EQ(largest.mixer_in(), (1U << 18) + (2U << 20));
 }
 
 TEST(ModelSpecTest, RefusesEveryRoutingFieldOutOfRange) {

@@ -71,6 +71,11 @@ std::string_view tensor_kind_name(TensorKind kind) noexcept {
     case TensorKind::kLatentNorm: return "latent_norm";
     case TensorKind::kLatentKeys: return "latent_keys";
     case TensorKind::kLatentValues: return "latent_values";
+    case TensorKind::kMixerGate: return "mixer_gate";
+    case TensorKind::kDeltaRate: return "delta_rate";
+    case TensorKind::kDeltaStep: return "delta_step";
+    case TensorKind::kDeltaNorm: return "delta_norm";
+    case TensorKind::kAttnGate: return "attn_gate";
   }
   return "unknown";
 }

@@ -46,6 +46,7 @@ inline constexpr const char* kLogitSoftCap = "logit.soft_cap";
 inline constexpr const char* kMixerGroups = "mixer.groups";
 inline constexpr const char* kMixerHeadDim = "mixer.head_dim";
 inline constexpr const char* kMixerHeads = "mixer.heads";
+inline constexpr const char* kMixerHeadsInTurn = "mixer.heads_in_turn";
 inline constexpr const char* kMixerLayers = "mixer.layers";
 inline constexpr const char* kMixerState = "mixer.state";
 inline constexpr const char* kMixerTaps = "mixer.taps";
@@ -106,6 +107,7 @@ inline constexpr std::string_view kAll[] = {kArchitecture,
                                             kMixerGroups,
                                             kMixerHeadDim,
                                             kMixerHeads,
+                                            kMixerHeadsInTurn,
                                             kMixerLayers,
                                             kMixerState,
                                             kMixerTaps,

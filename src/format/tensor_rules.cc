@@ -126,6 +126,11 @@ TensorShape tensor_shape(const ModelSpec& s, TensorKind kind) noexcept {
     case TensorKind::kLatentNorm: return {1, s.latent_dim};
     case TensorKind::kLatentKeys: return {s.n_heads * s.latent_dim, s.latent_key_dim};
     case TensorKind::kLatentValues: return {s.n_heads * s.value_dim(), s.latent_dim};
+    case TensorKind::kMixerGate: return {s.mixer_out(), s.hidden};
+    case TensorKind::kDeltaRate:
+    case TensorKind::kDeltaStep: return {s.mixer_heads, s.hidden};
+    case TensorKind::kDeltaNorm: return {1, s.mixer_head_dim};
+    case TensorKind::kAttnGate: return {s.q_dim(), s.hidden};
     case TensorKind::kAttnNorm:
     case TensorKind::kFfnNorm:
     case TensorKind::kAttnOBias:

@@ -34,6 +34,7 @@ struct Architecture {
   bool expert_biases = false;      // of the experts' matrices and the router
   bool sinks = false;              // a score of every head without a value
   bool latent = false;             // latent attention
+  bool attention_gate = false;     // of what attention gives to its output matrix
   LayerMixer state = LayerMixer::kAttention;  // what some layers have instead of attention
 };
 
@@ -78,6 +79,19 @@ constexpr Architecture kArchitectures[] = {
     {.name = "lfm2", .head_norms = true, .state = LayerMixer::kShortConv},
     {.name = "lfm2moe", .head_norms = true, .experts = true, .state = LayerMixer::kShortConv},
     {.name = "deepseek2", .experts = true, .router_correction = true, .latent = true},
+    {.name = "qwen35", .head_norms = true, .attention_gate = true, .state = LayerMixer::kDeltaNet},
+    {.name = "qwen35moe",
+     .head_norms = true,
+     .experts = true,
+     .shared_weight = true,
+     .attention_gate = true,
+     .state = LayerMixer::kDeltaNet},
+    {.name = "qwen3next",
+     .head_norms = true,
+     .experts = true,
+     .shared_weight = true,
+     .attention_gate = true,
+     .state = LayerMixer::kDeltaNet},
     {.name = "bitnet", .sub_norms = true},
     {.name = "bitnet-25", .sub_norms = true},
     {.name = "bitnet-b1.58", .sub_norms = true},
@@ -152,7 +166,11 @@ Status check_state(const ModelSpec& spec, const Architecture& architecture) {
     return unsupported("architecture \"%s\" with layers of mixer %u", spec.architecture.c_str(),
                        mixer);
   }
-  if (!spec.has_state() || (!spec.parallel_block && !spec.int8_rows)) return ok_status();
+  if (!spec.has_state()) return ok_status();
+  if (spec.has_delta_rule() && spec.mixer_heads == 1) {
+    return unsupported_feature("a delta rule of one head");
+  }
+  if (!spec.parallel_block && !spec.int8_rows) return ok_status();
   return unsupported_feature("layers with a state in parallel blocks or of int8 rows");
 }
 
@@ -199,7 +217,8 @@ void add_latent_attention(const ModelSpec& spec, std::vector<TensorRule>& rules)
   rules.push_back({TensorKind::kAttnO, spec.hidden, spec.n_heads * spec.value_dim(), true});
 }
 
-void add_attention(const ModelSpec& spec, std::vector<TensorRule>& rules) {
+void add_attention(const ModelSpec& spec, const Architecture& architecture,
+                   std::vector<TensorRule>& rules) {
   if (spec.has_latent()) return add_latent_attention(spec, rules);
   rules = {
       {TensorKind::kAttnQ, spec.q_dim(), spec.hidden, true},
@@ -211,6 +230,8 @@ void add_attention(const ModelSpec& spec, std::vector<TensorRule>& rules) {
       {TensorKind::kAttnO, spec.hidden, spec.q_dim(), true},
       {TensorKind::kAttnOBias, 1, spec.hidden, false},
   };
+  if (!architecture.attention_gate) return;
+  rules.push_back({TensorKind::kAttnGate, spec.q_dim(), spec.hidden, true});
 }
 
 void add_attention_norms(const ModelSpec& spec, const Architecture& architecture,
@@ -243,6 +264,15 @@ void add_scan(const ModelSpec& spec, std::vector<TensorRule>& rules) {
   rules.push_back({TensorKind::kScanBias, 1, spec.mixer_heads, true});
   rules.push_back({TensorKind::kScanSkip, 1, spec.mixer_heads, true});
   rules.push_back({TensorKind::kScanNorm, 1, spec.mixer_out(), true});
+}
+
+void add_delta_rule(const ModelSpec& spec, std::vector<TensorRule>& rules) {
+  rules.push_back({TensorKind::kMixerGate, spec.mixer_out(), spec.hidden, true});
+  rules.push_back({TensorKind::kDeltaRate, spec.mixer_heads, spec.hidden, true});
+  rules.push_back({TensorKind::kDeltaStep, spec.mixer_heads, spec.hidden, true});
+  rules.push_back({TensorKind::kScanDecay, 1, spec.mixer_heads, true});
+  rules.push_back({TensorKind::kScanBias, 1, spec.mixer_heads, true});
+  rules.push_back({TensorKind::kDeltaNorm, 1, spec.mixer_head_dim, true});
 }
 
 // Adds a norm of hidden rows, with its bias where norms have one.
@@ -312,6 +342,11 @@ bool has_attention_sinks(const ModelSpec& spec) noexcept {
   return architecture != nullptr && architecture->sinks;
 }
 
+bool has_attention_gate(const ModelSpec& spec) noexcept {
+  const Architecture* const architecture = find_architecture(spec.architecture);
+  return architecture != nullptr && architecture->attention_gate;
+}
+
 std::vector<TensorRule> embedding_rules(const ModelSpec& spec) {
   std::vector<TensorRule> rules = {{TensorKind::kTokenEmbedding, spec.n_vocab, spec.hidden, true}};
   if (spec.positions == PositionEncoding::kLearned) {
@@ -328,11 +363,15 @@ std::vector<TensorRule> layer_rules(const ModelSpec& spec, std::uint32_t layer) 
   const bool attends = spec.mixer_of(layer) == LayerMixer::kAttention;
   std::vector<TensorRule> rules;
   switch (spec.mixer_of(layer)) {
-    case LayerMixer::kAttention: add_attention(spec, rules); break;
+    case LayerMixer::kAttention: add_attention(spec, architecture, rules); break;
     case LayerMixer::kShortConv: add_mixer(spec, rules); break;
     case LayerMixer::kMamba2:
       add_mixer(spec, rules);
       add_scan(spec, rules);
+      break;
+    case LayerMixer::kDeltaNet:
+      add_mixer(spec, rules);
+      add_delta_rule(spec, rules);
       break;
   }
   if (spec.has_experts(layer)) {

@@ -38,6 +38,9 @@ bool has_parallel_ffn_norm(const ModelSpec& spec) noexcept;
 // Returns whether every head has a score without a value, which takes weight from all positions.
 bool has_attention_sinks(const ModelSpec& spec) noexcept;
 
+// Whether a product of what attention takes gates what it gives.
+bool has_attention_gate(const ModelSpec& spec) noexcept;
+
 // Whether the norms of queries and keys take all heads together.
 bool has_row_norms(const ModelSpec& spec) noexcept;
 

@@ -18,7 +18,7 @@ namespace qsf {
 namespace {
 
 constexpr std::uint32_t kTilesAtOnce = 64;  // tiles multiplied in one fork-join when they are ready
-constexpr std::uint32_t kMaxProducts = 3;   // q, k and v
+constexpr std::uint32_t kMaxProducts = 4;   // q, k, v and a gate
 constexpr std::uint32_t kHeadBlocks = 32;   // blocks of logits in one fork-join: 32,768 tokens
 static_assert(kTilesAtOnce + kHeadBlocks <= kMaxMatmulTiles);
 
@@ -42,73 +42,97 @@ bool is_cancelled(const Pass& pass) {
   return pass.cancel != nullptr && pass.cancel->load(std::memory_order_relaxed);
 }
 
+// Columns of the buffer of gates: of attention, of delta rules.
+std::uint32_t gate_columns(const ModelSpec& spec) {
+  const std::uint32_t of_attention = has_attention_gate(spec) ? spec.q_dim() : 0;
+  return std::max(of_attention, spec.has_delta_rule() ? spec.mixer_out() : 0);
+}
+
 std::uint32_t logit_rows(std::uint32_t max_rows) {
   return std::max(max_rows, kHeadBlocks);
 }
 
 }  // namespace
 
-std::vector<BufferShape> Decoder::buffer_shapes(const ModelSpec& spec, std::uint32_t max_rows,
-                                                bool rope_reindex) {
+namespace {
+
+// A buffer and its place among those of a decoder.
+struct NamedShape {
+  Buffer DecoderBuffers::*member;
+  BufferShape shape;
+};
+
+std::vector<NamedShape> named_shapes(const ModelSpec& spec, std::uint32_t max_rows,
+                                     bool rope_reindex) {
   const std::uint32_t ffn = spec.widest_ffn();
   const std::uint32_t v_dim = spec.has_latent() ? spec.n_heads * spec.value_dim() : spec.kv_dim();
-  std::vector<BufferShape> shapes = {{"hidden", max_rows, spec.hidden},
-                                     {"normed", max_rows, spec.hidden},
-                                     {"q", max_rows, spec.q_dim()},
-                                     {"k", max_rows, spec.kv_dim()},
-                                     {"v", max_rows, v_dim},
-                                     {"attended", max_rows, spec.q_dim()},
-                                     {"gate", max_rows, ffn},
-                                     {"up", max_rows, ffn},
-                                     {"projected", max_rows, spec.hidden},
-                                     {"logits", logit_rows(max_rows), kLogitBlock}};
-  if (has_parallel_ffn_norm(spec)) shapes.push_back({"ffn_normed", max_rows, spec.hidden});
+  std::vector<NamedShape> shapes;
+  const auto add = [&](Buffer DecoderBuffers::*member, std::string_view name, std::uint32_t n_rows,
+                       std::uint32_t n_cols) {
+    shapes.push_back({member, {name, n_rows, n_cols}});
+  };
+  add(&DecoderBuffers::hidden, "hidden", max_rows, spec.hidden);
+  add(&DecoderBuffers::normed, "normed", max_rows, spec.hidden);
+  add(&DecoderBuffers::q, "q", max_rows, spec.q_dim());
+  add(&DecoderBuffers::k, "k", max_rows, spec.kv_dim());
+  add(&DecoderBuffers::v, "v", max_rows, v_dim);
+  add(&DecoderBuffers::attended, "attended", max_rows, spec.q_dim());
+  add(&DecoderBuffers::gate, "gate", max_rows, ffn);
+  add(&DecoderBuffers::up, "up", max_rows, ffn);
+  add(&DecoderBuffers::projected, "projected", max_rows, spec.hidden);
+  add(&DecoderBuffers::logits, "logits", logit_rows(max_rows), kLogitBlock);
+  if (has_parallel_ffn_norm(spec)) {
+    add(&DecoderBuffers::ffn_normed, "ffn_normed", max_rows, spec.hidden);
+  }
   if (spec.n_experts != 0) {
-    shapes.push_back({"scores", max_rows, spec.n_experts});
-    shapes.push_back({"expert_in", max_rows, spec.hidden});
-    shapes.push_back({"expert_out", std::max(max_rows, spec.n_experts_used), spec.hidden});
+    add(&DecoderBuffers::scores, "scores", max_rows, spec.n_experts);
+    add(&DecoderBuffers::expert_in, "expert_in", max_rows, spec.hidden);
+    add(&DecoderBuffers::expert_out, "expert_out", std::max(max_rows, spec.n_experts_used),
+        spec.hidden);
   }
   if (spec.has_state()) {
-    shapes.push_back({"mixer_in", max_rows, spec.mixer_in()});
-    shapes.push_back({"mixed", max_rows, spec.mixer_out()});
-    if (spec.mixer_heads != 0) shapes.push_back({"convolved", max_rows, spec.conv_channels()});
+    add(&DecoderBuffers::mixer_in, "mixer_in", max_rows, spec.mixer_in());
+    add(&DecoderBuffers::mixed, "mixed", max_rows, spec.mixer_out());
+    if (spec.mixer_heads != 0) {
+      add(&DecoderBuffers::convolved, "convolved", max_rows, spec.conv_channels());
+    }
   }
   if (spec.has_latent()) {
     const std::uint32_t n = spec.n_heads;
     // Without a row of their own queries have an unused buffer.
-    shapes.push_back({"latent_query", max_rows, std::max(spec.latent_query_dim, 1U)});
-    shapes.push_back({"head_queries", max_rows, n * spec.query_dim()});
-    shapes.push_back({"key_parts", max_rows, n * part_stride(spec.latent_key_dim)});
-    shapes.push_back({"latent_parts", max_rows, n * part_stride(spec.latent_dim)});
+    add(&DecoderBuffers::latent_query, "latent_query", max_rows,
+        std::max(spec.latent_query_dim, 1U));
+    add(&DecoderBuffers::head_queries, "head_queries", max_rows, n * spec.query_dim());
+    add(&DecoderBuffers::key_parts, "key_parts", max_rows, n * part_stride(spec.latent_key_dim));
+    add(&DecoderBuffers::latent_parts, "latent_parts", max_rows, n * part_stride(spec.latent_dim));
   }
-  if (rope_reindex) shapes.push_back({"q_sinks", max_rows, spec.q_dim()});
+  const std::uint32_t n_gates = gate_columns(spec);
+  if (n_gates != 0) add(&DecoderBuffers::gates, "gates", max_rows, n_gates);
+  if (spec.has_delta_rule()) {
+    add(&DecoderBuffers::rates, "rates", max_rows, spec.mixer_heads);
+    add(&DecoderBuffers::time_steps, "time_steps", max_rows, spec.mixer_heads);
+  }
+  if (rope_reindex) add(&DecoderBuffers::q_sinks, "q_sinks", max_rows, spec.q_dim());
+  return shapes;
+}
+
+}  // namespace
+
+std::vector<BufferShape> Decoder::buffer_shapes(const ModelSpec& spec, std::uint32_t max_rows,
+                                                bool rope_reindex) {
+  std::vector<BufferShape> shapes;
+  for (const NamedShape& named : named_shapes(spec, max_rows, rope_reindex)) {
+    shapes.push_back(named.shape);
+  }
   return shapes;
 }
 
 DecoderBuffers Decoder::name_buffers(const ModelSpec& spec, std::span<const Buffer> made,
                                      bool rope_reindex) {
-  DecoderBuffers named = {made[0], made[1], made[2], made[3], made[4], made[5], made[6], made[7],
-                          made[8], made[9], {},      {},      {},      {},      {},      {},
-                          {},      {},      {},      {},      {},      {}};
-  std::size_t next = 10;
-  if (has_parallel_ffn_norm(spec)) named.ffn_normed = made[next++];
-  if (spec.n_experts != 0) {
-    named.scores = made[next++];
-    named.expert_in = made[next++];
-    named.expert_out = made[next++];
-  }
-  if (spec.has_state()) {
-    named.mixer_in = made[next++];
-    named.mixed = made[next++];
-    if (spec.mixer_heads != 0) named.convolved = made[next++];
-  }
-  if (spec.has_latent()) {
-    named.latent_query = made[next++];
-    named.head_queries = made[next++];
-    named.key_parts = made[next++];
-    named.latent_parts = made[next++];
-  }
-  if (rope_reindex) named.q_sinks = made.back();
+  DecoderBuffers named;
+  const std::vector<NamedShape> shapes = named_shapes(spec, 1, rope_reindex);
+  QSF_CHECK(made.size() == shapes.size());
+  for (std::size_t i = 0; i < made.size(); ++i) named.*shapes[i].member = made[i];
   return named;
 }
 
@@ -145,6 +169,7 @@ Decoder::Decoder(const ModelSpec& spec, WeightPager& pager, Backend& backend,
       last_place_(max_distance - 1),
       logit_rows_(logit_rows(max_rows)),
       norms_rows_(has_row_norms(spec)),
+      gates_attention_(has_attention_gate(spec)),
       expert_rows_(spec, max_rows),
       expert_out_rows_(std::max(max_rows, spec.n_experts_used)),
       experts_ready_(spec.n_experts) {
@@ -316,17 +341,23 @@ Status Decoder::mix(const Pass& pass, const LayerWeights& w, std::uint32_t layer
     case LayerMixer::kAttention: return attention(pass, w, layer, in);
     case LayerMixer::kShortConv: return short_conv(pass, w, layer, in);
     case LayerMixer::kMamba2: return scan(pass, w, layer, in);
+    case LayerMixer::kDeltaNet: return delta_rule(pass, w, layer, in);
   }
   return internal_error("layer %u has no mixer", layer);
 }
 
 // hidden += Wo norm(attend(rope(norm(Wq n)), rope(norm(Wk n)), Wv n)) with n = in, where the norms
-// and the rotation are those that the model has
+// and the rotation are those that the model has; with a gate, what Wo takes is times
+// sigmoid(Wgate n)
 Status Decoder::attention(const Pass& pass, const LayerWeights& w, std::uint32_t layer, Buffer in) {
   if (spec_.has_latent()) return latent_attention(pass, w, layer, in);
-  const std::array<Product, 3> qkv = {
-      {{&w.q, w.q_bias, buffers_.q}, {&w.k, w.k_bias, buffers_.k}, {&w.v, w.v_bias, buffers_.v}}};
-  QSF_RETURN_IF_ERROR(multiply(pass, OperatorKind::kQkv, in, qkv, {}));
+  const bool gated = gates_attention_;
+  const std::array<Product, 4> products = {{{&w.q, w.q_bias, buffers_.q},
+                                            {&w.k, w.k_bias, buffers_.k},
+                                            {&w.v, w.v_bias, buffers_.v},
+                                            {&w.attn_gate, {}, buffers_.gates}}};
+  QSF_RETURN_IF_ERROR(
+      multiply(pass, OperatorKind::kQkv, in, std::span(products).first(gated ? 4 : 3), {}));
   norm_heads(buffers_.q, spec_.n_heads, w.q_norm);
   norm_heads(buffers_.k, spec_.n_kv_heads, w.k_norm);
   if (spec_.qkv_clip != 0.0F) {
@@ -337,8 +368,12 @@ Status Decoder::attention(const Pass& pass, const LayerWeights& w, std::uint32_t
   if (rope != LayerRope::kNone) rotate(rope == LayerRope::kLocal ? 1 : 0);
   attend(w, layer);
   if (!w.attn_sub_norm.empty()) norm(buffers_.attended, buffers_.attended, w.attn_sub_norm, {});
-  return add_product(pass, OperatorKind::kAttentionOut, buffers_.attended, w.o, w.o_bias,
-                     w.attn_post_norm);
+  if (gated) {
+    backend_.gate({buffers_.gates, 0}, {buffers_.attended, 0}, spec_.q_dim(),
+                  ActivationKind::kSigmoid);
+  }
+  return add_product(pass, OperatorKind::kAttentionOut, gated ? buffers_.gates : buffers_.attended,
+                     w.o, w.o_bias, w.attn_post_norm);
 }
 
 // attended = attention of q over the cache, k and v stored in it

@@ -49,13 +49,16 @@ struct DecoderBuffers {
   Buffer expert_out;  // [rows or more, hidden]
   Buffer mixer_in;    // [rows, mixer_in]  the next two with layers that have a state
   Buffer mixed;       // [rows, mixer_out]
-  Buffer convolved;   // [rows, conv_channels] of scans
+  Buffer convolved;   // [rows, conv_channels] of scans and delta rules
   // The next four with latent attention: the row that queries are products of, queries as they are
   // stored, and what the products of heads read.
   Buffer latent_query;  // [rows, latent_query_dim]
   Buffer head_queries;  // [rows, heads * query_dim]
   Buffer key_parts;     // [rows, heads * part_stride(latent_key_dim)]
   Buffer latent_parts;  // [rows, heads * part_stride(latent_dim)]
+  Buffer gates;         // [rows, q_dim or mixer_out]  with gates of attention or delta rules
+  Buffer rates;         // [rows, mixer_heads]  the next two of delta rules
+  Buffer time_steps;    // [rows, mixer_heads]
   Buffer q_sinks;       // [rows, q_dim]     under PassLimits::rope_reindex
 };
 
@@ -135,6 +138,7 @@ class Decoder {
   Status end(Status status);
   Status mix(const Pass& pass, const LayerWeights& w, std::uint32_t layer, Buffer in);
   Status attention(const Pass& pass, const LayerWeights& w, std::uint32_t layer, Buffer in);
+  Status delta_rule(const Pass& pass, const LayerWeights& w, std::uint32_t layer, Buffer in);
   Status scan(const Pass& pass, const LayerWeights& w, std::uint32_t layer, Buffer in);
   Status latent_attention(const Pass& pass, const LayerWeights& w, std::uint32_t layer, Buffer in);
   Status multiply_parts(const Pass& pass, OperatorKind kind, Buffer in, const MatrixRef& matrix,
@@ -190,6 +194,7 @@ class Decoder {
   RowCounts output_counts_;                 // of output_rows_
   std::uint32_t logit_rows_;                // of the logits buffer
   bool norms_rows_;                         // has_row_norms()
+  bool gates_attention_;                    // has_attention_gate()
   std::vector<std::uint32_t> places_;       // of each layer among those of its kind of cache
   ExpertRows expert_rows_;
   std::uint32_t expert_out_rows_;    // of the buffer

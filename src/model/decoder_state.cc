@@ -72,4 +72,50 @@ Status Decoder::scan(const Pass& pass, const LayerWeights& w, std::uint32_t laye
                      w.mixer_out_bias, w.attn_post_norm);
 }
 
+// hidden += Wout (norm(delta_rule(q, k, v, r, t)) * silu(z)) with z = Wgate n, r = Wrate n,
+// t = Wstep n, n = in, and [q, k, v] = silu(conv(Win n)); the norm is by head
+Status Decoder::delta_rule(const Pass& pass, const LayerWeights& w, std::uint32_t layer,
+                           Buffer in) {
+  const std::array<Product, 4> products = {{{&w.mixer_in, w.mixer_in_bias, buffers_.mixer_in},
+                                            {&w.mixer_gate, {}, buffers_.gates},
+                                            {&w.delta_rate, {}, buffers_.rates},
+                                            {&w.delta_step, {}, buffers_.time_steps}}};
+  QSF_RETURN_IF_ERROR(multiply(pass, OperatorKind::kQkv, in, products, {}));
+  const std::uint32_t n_channels = spec_.conv_channels();
+  backend_.convolve({.layer = places_[layer],
+                     .in = {buffers_.mixer_in, 0},
+                     .out = buffers_.convolved,
+                     .n_channels = n_channels,
+                     .n_taps = spec_.conv_taps,
+                     .taps = w.conv_taps,
+                     .bias = w.conv_bias,
+                     .activation = ActivationKind::kSilu});
+  backend_.delta_rule({.layer = places_[layer],
+                       .in = buffers_.convolved,
+                       .rate = buffers_.rates,
+                       .time_step = buffers_.time_steps,
+                       .out = buffers_.mixed,
+                       .n_heads = spec_.mixer_heads,
+                       .head_dim = spec_.mixer_head_dim,
+                       .n_state = spec_.mixer_state,
+                       .n_groups = spec_.mixer_groups,
+                       .heads_in_turn = spec_.mixer_heads_in_turn,
+                       .state_at = (spec_.conv_taps - 1) * n_channels,
+                       .decay = w.scan_decay,
+                       .bias = w.scan_bias});
+  backend_.norm({.in = buffers_.mixed,
+                 .out = buffers_.mixed,
+                 .row_list = {},
+                 .n_rows = counts_.n_rows,
+                 .n_cols = spec_.mixer_head_dim,
+                 .n_parts = spec_.mixer_heads,
+                 .kind = NormKind::kRmsNorm,
+                 .epsilon = spec_.norm_epsilon,
+                 .gain = w.delta_norm,
+                 .bias = {}});
+  backend_.gate({buffers_.gates, 0}, {buffers_.mixed, 0}, spec_.mixer_out(), ActivationKind::kSilu);
+  return add_product(pass, OperatorKind::kAttentionOut, buffers_.gates, w.mixer_out,
+                     w.mixer_out_bias, w.attn_post_norm);
+}
+
 }  // namespace qsf

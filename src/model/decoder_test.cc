@@ -773,6 +773,7 @@ TEST(ArchitectureTest, RefusesWhatIsNotRun) {
          s.layer_mixers = {2, 0};
        },
        "architecture \"lfm2\" with layers of mixer 2"},
+      {testing_support::set_delta_rule_of_one_head, "a delta rule of one head"},
       {[](ModelSpec& s) {
          s.architecture = "lfm2";
          s.layer_mixers = {1, 0};

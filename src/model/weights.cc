@@ -120,6 +120,7 @@ LayerWeights bind_layer(const SectionBinder& section, std::uint32_t n_experts) {
   layer.k = section.matrix(TensorKind::kAttnK);
   layer.v = section.matrix(TensorKind::kAttnV);
   layer.o = section.matrix(TensorKind::kAttnO);
+  layer.attn_gate = section.matrix(TensorKind::kAttnGate);
   layer.q_bias = section.vector(TensorKind::kAttnQBias);
   layer.k_bias = section.vector(TensorKind::kAttnKBias);
   layer.v_bias = section.vector(TensorKind::kAttnVBias);
@@ -131,6 +132,10 @@ LayerWeights bind_layer(const SectionBinder& section, std::uint32_t n_experts) {
   layer.latent_values = section.matrix(TensorKind::kLatentValues);
   layer.mixer_in = section.matrix(TensorKind::kMixerIn);
   layer.mixer_out = section.matrix(TensorKind::kMixerOut);
+  layer.mixer_gate = section.matrix(TensorKind::kMixerGate);
+  layer.delta_rate = section.matrix(TensorKind::kDeltaRate);
+  layer.delta_step = section.matrix(TensorKind::kDeltaStep);
+  layer.delta_norm = section.vector(TensorKind::kDeltaNorm);
   layer.mixer_in_bias = section.vector(TensorKind::kMixerInBias);
   layer.mixer_out_bias = section.vector(TensorKind::kMixerOutBias);
   layer.conv_taps = section.vector(TensorKind::kConvTaps);

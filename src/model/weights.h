@@ -34,7 +34,9 @@ struct ExpertWeights {
 // have is empty, and the decoder skips its operator.
 struct LayerWeights {
   MatrixRef q, k, v, o;
-  MatrixRef mixer_in, mixer_out;  // in place of q, k, v, o: with a state
+  MatrixRef attn_gate;                           // of what attention gives
+  MatrixRef mixer_in, mixer_out;                 // in place of q, k, v, o: with a state
+  MatrixRef mixer_gate, delta_rate, delta_step;  // of a delta rule
   // Of latent attention, beside q, k and o. The first where queries have a row of their own.
   MatrixRef latent_query, latent_keys, latent_values;
   std::span<const float> latent_query_norm, latent_norm;
@@ -54,6 +56,7 @@ struct LayerWeights {
   std::span<const float> mixer_in_bias, mixer_out_bias;
   std::span<const float> conv_taps, conv_bias;  // [taps][channels], [channels]
   std::span<const float> scan_decay, scan_bias, scan_skip, scan_norm;  // [heads] each, [mixer_out]
+  std::span<const float> delta_norm;                                   // [mixer_head_dim]
   std::span<const float> gate_bias, up_bias, down_bias;
   std::span<const float> router_bias;
   std::span<const float> attn_sinks;  // [n_heads]

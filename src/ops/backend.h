@@ -160,6 +160,7 @@ enum class ActivationKind : std::uint8_t {
   kRelu,
   kReluSquared,
   kSwishClamped,  // with fused_gate_up alone: the product with `up` is part of it
+  kSigmoid,       // of Backend::gate() alone
 };
 
 // Epilogue of a product: applied by the worker that computed the outputs, in the order of the
@@ -274,6 +275,26 @@ struct ScanArgs {
   std::span<const float> decay, bias, skip;  // [heads]
 };
 
+// A gated delta rule over the rows of each sequence. With the columns q and k [groups][n_state] of
+// length 1, v [heads][head_dim], r = sigmoid(rate), d = softplus(time step + bias) and S the head's
+// state,
+//   S[p] *= exp(d * decay);  S[p] += r (v[p] - S[p] . k) k;  out[p] = S[p] . q / sqrt(n_state)
+// `in`, `rate` and `time_step` are overwritten.
+struct DeltaRuleArgs {
+  std::uint32_t layer = 0;  // among those with a state
+  Buffer in;                // [rows, 2 * groups * n_state + heads * head_dim]: q, k, v
+  Buffer rate;              // [rows, heads]
+  Buffer time_step;         // the same shape
+  Buffer out;               // [rows, heads * head_dim]
+  std::uint32_t n_heads = 0;
+  std::uint32_t head_dim = 0;
+  std::uint32_t n_state = 0;
+  std::uint32_t n_groups = 1;
+  bool heads_in_turn = false;  // head h is of group h mod groups, else groups are neighbours
+  std::uint32_t state_at = 0;  // where the heads' states begin in that of the layer
+  std::span<const float> decay, bias;  // [heads]
+};
+
 class OperatorObserver;  // operator_observer.h
 
 class Backend : public SubmittedWork {
@@ -349,6 +370,8 @@ class Backend : public SubmittedWork {
   virtual void convolve(const ConvolveArgs& args) = 0;
   // Requires  attach_states()
   virtual void scan(const ScanArgs& args) = 0;
+  // Requires  attach_states()
+  virtual void delta_rule(const DeltaRuleArgs& args) = 0;
   // Columns of `gate` become activation(gate) * by.
   virtual void gate(BufferColumns gate, BufferColumns by, std::uint32_t n_cols,
                     ActivationKind activation) = 0;

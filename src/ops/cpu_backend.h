@@ -79,6 +79,7 @@ class CpuBackend final : public Backend {
                   std::uint32_t n_cols) override;
   void convolve(const ConvolveArgs& args) override;
   void scan(const ScanArgs& args) override;
+  void delta_rule(const DeltaRuleArgs& args) override;
   void gate(BufferColumns gate, BufferColumns by, std::uint32_t n_cols,
             ActivationKind activation) override;
   void gather_rows(Buffer from, Buffer to, std::span<const std::uint32_t> rows) override;
@@ -284,6 +285,8 @@ class CpuBackend final : public Backend {
   std::uint32_t end_of_part(std::uint32_t first, std::uint32_t end_slot) const noexcept;
   std::uint64_t n_attended(const Row& row) const noexcept;
   void scan_head(const ScanArgs& args, std::uint32_t head);
+  void prepare_delta_row(const DeltaRuleArgs& args, std::uint32_t row);
+  void run_delta_columns(const DeltaRuleArgs& args, std::uint32_t head, std::uint32_t first);
   void keep_last_rows(const ConvolveArgs& args, std::uint32_t first, std::uint32_t end);
   void count_sparse_attention(OperatorTimes& times) const noexcept;
 

@@ -208,7 +208,8 @@ void CpuBackend::activate(ActivationKind kind, float* x, std::uint32_t n_values)
     case ActivationKind::kSilu: kernels_.activation.silu(x, n_values); break;
     case ActivationKind::kRelu: kernels_.activation.relu(x, n_values); break;
     case ActivationKind::kReluSquared: kernels_.activation.relu_squared(x, n_values); break;
-    case ActivationKind::kSwishClamped: QSF_CHECK(false); break;  // has no form without a gate
+    case ActivationKind::kSigmoid:
+    case ActivationKind::kSwishClamped: QSF_CHECK(false); break;  // have no form without a gate
   }
 }
 
@@ -219,6 +220,9 @@ void CpuBackend::activate_mul(ActivationKind kind, float* gate, const float* up,
       kernels_.activation.gelu_tanh_mul(gate, up, gate, n_values);
       return;
     case ActivationKind::kSilu: kernels_.activation.silu_mul(gate, up, gate, n_values); return;
+    case ActivationKind::kSigmoid:
+      kernels_.activation.sigmoid_mul(gate, up, gate, n_values);
+      return;
     case ActivationKind::kReluSquared:
       kernels_.activation.relu_squared_mul(gate, up, gate, n_values);
       return;

@@ -6,24 +6,13 @@
 // how a text is cut into passes.
 
 #include <algorithm>
-#include <cmath>
 
 #include "base/check.h"
 #include "kernels/math/math.h"
 #include "ops/cpu_backend.h"
+#include "ops/softplus.h"
 
 namespace qsf {
-namespace {
-
-// log(1 + exp(x)). Where 1 + u has lost what u has, its logarithm is u.
-float softplus(float x) noexcept {
-  const double u = static_cast<double>(kernels::exp_f32(-std::fabs(x)));
-  const double log1p = u < 0x1p-26 ? u : kernels::log_f64(1.0 + u);
-  return std::max(x, 0.0F) + static_cast<float>(log1p);
-}
-
-}  // namespace
-
 void CpuBackend::multiply(BufferColumns to, BufferColumns by, std::uint32_t n_cols) {
   const Observation observed(*this, OperatorKind::kState, by.buffer, to.buffer,
                              kernels_.elementwise.name);

@@ -124,7 +124,10 @@ const Model kModels[] = {{"llama_mha", nullptr},
                          {"lfm2_moe", nullptr},
                          {"lfm2_moe_free", nullptr},
                          {"granite4h", nullptr},
-                         {"granite4h_experts", nullptr}};
+                         {"granite4h_experts", nullptr},
+                         {"qwen3_5", nullptr, "q_proj"},
+                         {"qwen3_5_moe", nullptr, "q_proj"},
+                         {"qwen3_next", nullptr, "q_proj"}};
 
 fs::path golden_folder() {
   return fs::path(QSF_SOURCE_DIR) / "testdata/golden";

@@ -125,7 +125,7 @@ Status check_values(const ModelSource& source) {
   const ModelSpec& spec = source.spec();
   for (std::uint32_t layer = 0; layer < spec.n_layers; ++layer) {
     for (const SourceTensor& tensor : source.tensors(SectionKind::kLayer, layer)) {
-      if (tensor.kind != TensorKind::kAttnSubNorm) continue;
+      if (tensor.kind != TensorKind::kAttnSubNorm && tensor.kind != TensorKind::kAttnGate) continue;
       return unsupported(
           "values cannot be rotated: %s, between values and output matrix, scales columns "
           "separately",
@@ -279,6 +279,10 @@ RotatedModel::Change RotatedModel::change_of(TensorKind kind, std::uint32_t laye
     case TensorKind::kAttnV:
     case TensorKind::kLatentQuery:
     case TensorKind::kMixerIn:
+    case TensorKind::kMixerGate:
+    case TensorKind::kDeltaRate:
+    case TensorKind::kDeltaStep:
+    case TensorKind::kAttnGate:
       // Queries may be products of another row.
       if (kind == TensorKind::kAttnQ && spec_.latent_query_dim != 0) break;
       change.columns = of_stream;

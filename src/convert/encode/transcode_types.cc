@@ -25,6 +25,8 @@ BlockFormat mixed_format(TensorKind kind) noexcept {
     case TensorKind::kAttnV:
     case TensorKind::kMixerIn:
     case TensorKind::kLatentQuery:
+    case TensorKind::kMixerGate:
+    case TensorKind::kAttnGate:
     case TensorKind::kFfnGate:
     case TensorKind::kFfnUp:
     case TensorKind::kExpertGate:
@@ -63,6 +65,9 @@ std::optional<QuantPreset> find_quant_preset(std::string_view name) {
 QuantType preset_type(QuantPreset preset, TensorKind kind) noexcept {
   const bool coded = !preset.type() || !is_float_type(*preset.type());
   if (coded && kind == TensorKind::kPositionEmbedding) return QuantType::kF16;
+  // Few, and what they decide lasts for many rows.
+  const bool lasting = kind == TensorKind::kDeltaRate || kind == TensorKind::kDeltaStep;
+  if (coded && lasting) return QuantType::kF16;
   if (kind == TensorKind::kRouter) return QuantType::kF32;  // small, and its errors change experts
   if (preset == QuantPreset::kMixed) return mixed_format(kind).type;
   if (preset == QuantPreset::kKeep) return QuantType::kQ8;

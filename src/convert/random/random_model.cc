@@ -130,6 +130,22 @@ void make_granite4_h(ModelSpec& spec) {
   spec.logit_scale = 0.125F;
 }
 
+// One layer in four attends.
+void make_qwen35(ModelSpec& spec) {
+  for (std::uint32_t layer = 1; layer <= spec.n_layers; ++layer) {
+    const bool attends = layer % std::min(4U, spec.n_layers) == 0;
+    const LayerMixer mixer = attends ? LayerMixer::kAttention : LayerMixer::kDeltaNet;
+    spec.layer_mixers.push_back(static_cast<std::uint32_t>(mixer));
+  }
+  spec.tied_head = true;
+  spec.head_dim = 256;
+  spec.rope.dims = 64;
+  spec.rope.theta = 10000000.0F;
+  spec.conv_taps = 4;
+  spec.mixer_heads = spec.mixer_groups = 16;
+  spec.mixer_head_dim = spec.mixer_state = 128;
+}
+
 // name, architecture, layers, hidden, FFN, heads, KV heads, vocabulary, positions, int8 rows, the
 // rest of the family, type of experts
 constexpr RandomShape kShapes[] = {
@@ -149,6 +165,7 @@ constexpr RandomShape kShapes[] = {
     {"granite4-h-micro", "granitehybrid", 40, 2048, 8192, 32, 8, 100352, 131072, false,
      make_granite4_h},
     {"lfm2-8b-a1b", "lfm2moe", 24, 2048, 7168, 32, 8, 65536, 128000, false, make_lfm2_moe},
+    {"qwen3.5-0.8b", "qwen35", 24, 1024, 3584, 8, 2, 248320, 262144, false, make_qwen35},
     {"gpt-oss-20b", "gpt-oss", 24, 2880, 2880, 64, 8, 201088, 131072, false, make_gpt_oss,
      QuantType::kMxfp4},
     {"mixtral-8x7b", "mixtral", 32, 4096, 14336, 32, 8, 32000, 32768, false, make_mixtral},
@@ -251,6 +268,7 @@ float vector_value(TensorKind kind) noexcept {
     case TensorKind::kConvTaps:
     case TensorKind::kScanSkip:
     case TensorKind::kScanNorm:
+    case TensorKind::kDeltaNorm:
     case TensorKind::kAttnNorm:
     case TensorKind::kFfnNorm:
     case TensorKind::kQNorm:

@@ -40,7 +40,11 @@ Status read_sizes(const GgufFile& file, const GgufArchitecture& architecture, Gg
   spec.n_heads = fields.u32("attention.head_count", 1, 1U << 16);
   read_kv_heads(fields, architecture, spec);
   spec.max_positions = fields.u32("context_length", 1, 1U << 24);
-  spec.ffn = fields.u32("feed_forward_length", 1, 1U << 24);
+  // A mixture of experts alone may not say how wide an FFN would be.
+  const char* ffn = "feed_forward_length";
+  const bool experts = !gguf_tensor_table(architecture).experts.empty();
+  spec.ffn =
+      fields.u32(experts && !fields.has(ffn) ? "expert_feed_forward_length" : ffn, 1, 1U << 24);
   // Of a LayerNorm that llama.cpp takes for the other.
   const bool rms = spec.norm == NormType::kRmsNorm || architecture.family == "phimoe";
   spec.norm_epsilon = fields.positive(

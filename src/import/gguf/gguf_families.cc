@@ -366,6 +366,46 @@ Status finish_stablelm(const GgufFile&, GgufFields& fields, ModelSpec& spec) {
   return fields.status();
 }
 
+// The blocks behind the layers predict further tokens. Heads of values are the time steps' rank and
+// state_size is the width of keys.
+Status read_delta_rule(GgufFields& fields, ModelSpec& spec) {
+  const std::uint32_t n_blocks = spec.n_layers;
+  spec.n_layers -= fields.u32_or("nextn_predict_layers", 0, 0, n_blocks - 1);
+  const std::uint32_t every = fields.u32_or("full_attention_interval", 4, 1, 4096);
+  const std::vector<bool> states = fields.pattern("attention.recurrent_layers", n_blocks, every);
+  QSF_RETURN_IF_ERROR(fields.status());
+  for (std::uint32_t layer = 0; layer < spec.n_layers; ++layer) {
+    const LayerMixer mixer = states[layer] ? LayerMixer::kDeltaNet : LayerMixer::kAttention;
+    spec.layer_mixers.push_back(static_cast<std::uint32_t>(mixer));
+  }
+  if (spec.has_state()) return read_scan(fields, spec);
+  spec.layer_mixers.clear();
+  return ok_status();
+}
+
+// Converters put the heads of values of one key as far apart as there are keys.
+void set_heads_in_turn(ModelSpec& spec) {
+  spec.mixer_heads_in_turn = spec.mixer_groups > 1 && spec.mixer_groups < spec.mixer_heads;
+}
+
+Status finish_qwen35(const GgufFile&, GgufFields& fields, ModelSpec& spec) {
+  QSF_RETURN_IF_ERROR(read_delta_rule(fields, spec));
+  set_heads_in_turn(spec);
+  return ok_status();
+}
+
+Status finish_qwen3next(const GgufFile&, GgufFields& fields, ModelSpec& spec) {
+  QSF_RETURN_IF_ERROR(read_delta_rule(fields, spec));
+  spec.shared_ffn = fields.u32("expert_shared_feed_forward_length", 1, 1U << 24);
+  return read_qwen_experts(fields, true, spec);
+}
+
+Status finish_qwen35moe(const GgufFile& file, GgufFields& fields, ModelSpec& spec) {
+  QSF_RETURN_IF_ERROR(finish_qwen3next(file, fields, spec));
+  set_heads_in_turn(spec);
+  return ok_status();
+}
+
 // The text part of a model of images: rows are stored in halves, as that kind of RoPE needs them.
 bool has_rope_sections(const GgufFile& file) {
   return file.keys().find_key("glm4.rope.dimension_sections") != nullptr;
@@ -422,6 +462,28 @@ constexpr GgufKindName kScanNames[] = {{TensorKind::kMixerIn, "ssm_in.weight"},
                                        {TensorKind::kScanNorm, "ssm_norm.weight"},
                                        {TensorKind::kMixerOut, "ssm_out.weight"},
                                        {TensorKind::kMixerOutBias, "ssm_out.bias"}};
+constexpr GgufKindName kQwen35Names[] = {{TensorKind::kFfnNorm, "post_attention_norm.weight"},
+                                         {TensorKind::kAttnGate, "attn_q.weight"},
+                                         {TensorKind::kMixerIn, "attn_qkv.weight"},
+                                         {TensorKind::kMixerGate, "attn_gate.weight"},
+                                         {TensorKind::kDeltaRate, "ssm_beta.weight"},
+                                         {TensorKind::kDeltaStep, "ssm_alpha.weight"},
+                                         {TensorKind::kConvTaps, "ssm_conv1d.weight"},
+                                         {TensorKind::kScanDecay, "ssm_a"},
+                                         {TensorKind::kScanBias, "ssm_dt.bias"},
+                                         {TensorKind::kDeltaNorm, "ssm_norm.weight"},
+                                         {TensorKind::kMixerOut, "ssm_out.weight"}};
+constexpr GgufKindName kQwen3NextNames[] = {{TensorKind::kFfnNorm, "post_attention_norm.weight"},
+                                            {TensorKind::kAttnGate, "attn_q.weight"},
+                                            {TensorKind::kMixerIn, "attn_qkv.weight"},
+                                            {TensorKind::kMixerGate, "attn_gate.weight"},
+                                            {TensorKind::kDeltaRate, "ssm_ba.weight"},
+                                            {TensorKind::kDeltaStep, "ssm_ba.weight"},
+                                            {TensorKind::kConvTaps, "ssm_conv1d.weight"},
+                                            {TensorKind::kScanDecay, "ssm_a"},
+                                            {TensorKind::kScanBias, "ssm_dt.bias"},
+                                            {TensorKind::kDeltaNorm, "ssm_norm.weight"},
+                                            {TensorKind::kMixerOut, "ssm_out.weight"}};
 // The final norm of LFM2 has the name of a norm of embeddings.
 constexpr GgufKindName kLfm2Names[] = {{TensorKind::kFinalNorm, "token_embd_norm.weight"}};
 
@@ -576,6 +638,22 @@ constexpr GgufArchitecture kGgufArchitectures[] = {
      .state = LayerMixer::kShortConv,
      .finish = finish_lfm2moe,
      .names = kLfm2Names},
+    {.name = "qwen35",
+     .family = "qwen35",
+     .gated_queries = true,
+     .finish = finish_qwen35,
+     .names = kQwen35Names},
+    {.name = "qwen35moe",
+     .family = "qwen35moe",
+     .gated_queries = true,
+     .finish = finish_qwen35moe,
+     .names = kQwen35Names},
+    {.name = "qwen3next",
+     .family = "qwen3next",
+     .gated_queries = true,
+     .rates_by_group = true,
+     .finish = finish_qwen3next,
+     .names = kQwen3NextNames},
     // BitNet files have no key for the activation; it follows from the architecture's name.
     {.name = "bitnet", .family = "bitnet", .finish = finish_bitnet, .table = &kBitnetTable},
     {.name = "bitnet-25",

@@ -41,6 +41,8 @@ struct GgufArchitecture {
   bool paired_rope = false;
   bool latent = false;                        // latent attention, whose rotating rows are in pairs
   LayerMixer state = LayerMixer::kAttention;  // of layers without heads of keys
+  bool gated_queries = false;                 // queries lie beside their gates (delta_rows.h)
+  bool rates_by_group = false;                // the same of rates and time steps of a delta rule
   Status (*finish)(const GgufFile& file, GgufFields& fields,
                    ModelSpec& spec) = nullptr;  // reads its own keys
   const TensorTable* table = nullptr;  // kinds and their order; null: those of the family's folders

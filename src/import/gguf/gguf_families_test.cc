@@ -686,5 +686,74 @@ TEST(GgufFamiliesTest, GraniteHybrid) {
                  "groups of scans: 5, expected a divisor of the 12");
 }
 
+GgufKeys delta_keys(const char* name) {
+  GgufKeys keys(name);
+  keys.numbers = {{"ssm.conv_kernel", 4},     {"ssm.inner_size", 96},
+                  {"ssm.state_size", 16},     {"ssm.time_step_rank", 8},
+                  {"ssm.group_count", 2},     {"full_attention_interval", 3},
+                  {"rope.dimension_count", 4}};
+  return keys;
+}
+
+TEST(GgufFamiliesTest, Qwen35) {
+  GgufKeys keys = delta_keys("qwen35");
+  ModelSpec s = valid_spec(keys);
+  EXPECT_EQ(s.architecture, "qwen35");
+  EXPECT_THAT(s.layer_mixers, ElementsAre(3, 3, 0, 3, 3, 0, 3));
+  EXPECT_EQ(s.mixer_heads, 8U);
+  EXPECT_EQ(s.mixer_head_dim, 12U);
+  EXPECT_EQ(s.mixer_state, 16U);
+  EXPECT_EQ(s.mixer_groups, 2U);
+  EXPECT_TRUE(s.mixer_heads_in_turn);
+  EXPECT_EQ(s.conv_taps, 4U);
+  EXPECT_EQ(s.rope_dims(), 4U);
+  // Where every head has a key of its own, or all have one, both orders are one.
+  for (const std::uint32_t n_keys : {1U, 8U}) {
+    keys.numbers["ssm.group_count"] = n_keys;
+    EXPECT_FALSE(valid_spec(keys).mixer_heads_in_turn);
+  }
+  // The last block looks ahead.
+  keys.numbers["nextn_predict_layers"] = 1;
+  keys.lists["attention.recurrent_layers"] = {true, false, true, true, true, true, false};
+  EXPECT_THAT(valid_spec(keys).layer_mixers, ElementsAre(3, 0, 3, 3, 3, 3));
+  keys.lists["attention.recurrent_layers"] = std::vector<bool>(6, true);
+  expect_refused(keys, StatusCode::kCorrupt, "attention.recurrent_layers");
+  keys.lists["attention.recurrent_layers"] = std::vector<bool>(7, true);
+  expect_refused(keys, StatusCode::kInvalidArgument, "0 of 6 are attention");
+  keys.lists["attention.recurrent_layers"] = std::vector<bool>(7, false);
+  EXPECT_FALSE(valid_spec(keys).has_state());
+  keys.numbers["nextn_predict_layers"] = 7;
+  expect_refused(keys, StatusCode::kCorrupt, "nextn_predict_layers");
+}
+
+TEST(GgufFamiliesTest, Qwen35WithExpertsAndQwen3Next) {
+  for (const char* name : {"qwen35moe", "qwen3next"}) {
+    GgufKeys keys = delta_keys(name);
+    keys.numbers.insert({{"expert_count", 6},
+                         {"expert_used_count", 2},
+                         {"expert_feed_forward_length", 20},
+                         {"expert_shared_feed_forward_length", 24}});
+    const ModelSpec s = valid_spec(keys);
+    EXPECT_EQ(s.architecture, name);
+    EXPECT_EQ(s.n_experts, 6U);
+    EXPECT_EQ(s.expert_ffn, 20U);
+    EXPECT_EQ(s.shared_ffn, 24U);
+    EXPECT_TRUE(s.expert_renormalised);
+    EXPECT_EQ(s.mixer_heads_in_turn, s.architecture == "qwen35moe");
+    GgufKeys wrong = keys;
+    wrong.numbers.erase("expert_shared_feed_forward_length");
+    expect_refused(wrong, StatusCode::kCorrupt, "expert_shared_feed_forward_length");
+    for (const char* key : {"ssm.conv_kernel", "ssm.inner_size", "ssm.state_size",
+                            "ssm.time_step_rank", "ssm.group_count"}) {
+      wrong = keys;
+      wrong.numbers.erase(key);
+      expect_refused(wrong, StatusCode::kCorrupt, key);
+    }
+    wrong = keys;
+    wrong.numbers["ssm.group_count"] = 3;
+    expect_refused(wrong, StatusCode::kInvalidArgument, "groups of scans: 3");
+  }
+}
+
 }  // namespace
 }  // namespace qsf

@@ -10,6 +10,7 @@
 #include "base/check.h"
 #include "format/tensor_rules.h"
 #include "import/conv_taps.h"
+#include "import/delta_rows.h"
 #include "import/gguf/ggml_repack.h"
 #include "import/gguf/ggml_types.h"
 #include "import/gguf/gguf_rope.h"
@@ -61,6 +62,10 @@ bool is_matrix(TensorKind kind) noexcept {
     case TensorKind::kLatentQuery:
     case TensorKind::kLatentKeys:
     case TensorKind::kLatentValues:
+    case TensorKind::kMixerGate:
+    case TensorKind::kDeltaRate:
+    case TensorKind::kDeltaStep:
+    case TensorKind::kAttnGate:
     case TensorKind::kExpertGate:
     case TensorKind::kExpertUp:
     case TensorKind::kExpertDown:
@@ -110,13 +115,27 @@ class GgufModelMapper {
     std::uint64_t n_stored = 0;
     std::uint64_t n_stacked = 1;   // of this many experts, in another dimension
     bool keys_and_values = false;  // of every head of latent attention
+    std::uint64_t run = 0;         // as Place
+    std::uint64_t step = 0;
   };
 
   ModelSpec& spec() noexcept { return model_.spec_; }
   bool is_there(const std::string& name) const { return model_.file_.find(name) != nullptr; }
 
+  // The rows of ours in a stored tensor that has others between them; nothing where all are alike.
+  std::optional<RowRuns> runs_of(TensorKind kind) {
+    const bool queries = kind == TensorKind::kAttnQ || kind == TensorKind::kAttnGate;
+    const bool rates = kind == TensorKind::kDeltaRate || kind == TensorKind::kDeltaStep;
+    if (queries && architecture_.gated_queries) return gated_query_rows(spec(), kind);
+    if (rates && architecture_.rates_by_group) return rate_rows_by_group(spec(), kind);
+    return std::nullopt;
+  }
+
   Found locate(TensorKind kind, std::uint32_t layer, std::uint64_t n_outputs) {
     Found found{gguf_tensor_name(architecture_, kind, layer), 0, n_outputs};
+    if (const auto runs = runs_of(kind)) {
+      return {found.name, runs->first, runs->n_stored, 1, false, runs->run, runs->step};
+    }
     const std::uint64_t n_heads = spec().n_heads;
     if (kind == TensorKind::kLatentKeys || kind == TensorKind::kLatentValues) {
       const std::string both = "blk." + std::to_string(layer) + ".attn_kv_b.weight";
@@ -236,7 +255,8 @@ class GgufModelMapper {
     if (taps) {
       dims[0] = spec().conv_taps;
       dims[1] = spec().conv_channels();
-    } else if (kind == TensorKind::kScanDecay || kind == TensorKind::kScanSkip) {
+    } else if ((kind == TensorKind::kScanDecay || kind == TensorKind::kScanSkip) &&
+               !spec().has_delta_rule()) {
       dims[0] = 1;
       dims[1] = shape.cols;
     } else if (kind == TensorKind::kScanNorm) {
@@ -260,6 +280,8 @@ class GgufModelMapper {
                      found.name.c_str(), dims_text(tensor).c_str(), expected.c_str());
     }
     Place place{entry, found.first};
+    place.run = found.run;
+    place.step = found.step;
     const auto i2s = model_.i2s_.find(entry);
     if (i2s != model_.i2s_.end()) place.i2s = &i2s->second;
     const auto row_bytes = ggml_row_bytes(tensor.type, tensor.dims[0]);
@@ -272,7 +294,8 @@ class GgufModelMapper {
     }
     const bool rotates = attention_part(kind).value_or(2) < 2 || by_head;
     place.row_bytes = row_bytes.value_or(0);
-    place.order = order_of(kind, rotates, found.keys_and_values);
+    place.order =
+        found.run != 0 ? Place::Order::kRuns : order_of(kind, rotates, found.keys_and_values);
     if (taps) place.n_taps = spec().conv_taps;
     if (matrix) QSF_RETURN_IF_ERROR(read_scale(found.name, place));
     if (place.i2s != nullptr && is_microsoft(place.i2s->flavor())) spec().int8_rows = true;
@@ -523,6 +546,7 @@ std::uint64_t GgufModel::stored_row(const Place& place, std::uint64_t row) const
   switch (place.order) {
     case Place::Order::kPlain:
     case Place::Order::kHeadKeys: break;
+    case Place::Order::kRuns: return place.first + row / place.run * place.step + row % place.run;
     case Place::Order::kPairedRope:
       return place.first + stored_rope_row(row, spec_.head_dim, spec_.rope_dims());
     case Place::Order::kLatentQuery:

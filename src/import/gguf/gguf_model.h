@@ -66,10 +66,12 @@ class GgufModel final : public ModelSource {
     std::uint64_t row_bytes = 0;
     const I2sDecoder* i2s = nullptr;  // reads the rows instead, of a tensor of type I2_S
     float scale = 1.0F;               // of the whole tensor, from a tensor beside it
-    // How rows are stored: in pairs that rotate (rope_pairs.h), as latent_rows.h has them, or of
-    // each head of latent attention its keys, which are transposed, and then its values.
+    // How rows are stored: in runs with others between them, in pairs that rotate (rope_pairs.h),
+    // as latent_rows.h has them, or of each head of latent attention its keys, which are
+    // transposed, and then its values.
     enum class Order : std::uint8_t {
       kPlain,
+      kRuns,
       kPairedRope,
       kLatentQuery,
       kLatentRow,
@@ -77,6 +79,8 @@ class GgufModel final : public ModelSource {
       kHeadValues
     };
     Order order = Order::kPlain;
+    std::uint64_t run = 0;     // of kRuns: rows that are neighbours in both
+    std::uint64_t step = 0;    // of kRuns: from a run to the next in the stored tensor
     std::uint32_t n_taps = 0;  // of a convolution; 0: something else
   };
   struct Section {

@@ -11,6 +11,7 @@
 //   hf_families_granite.cc    Granite
 //   hf_families_latent.cc     latent attention: DeepSeek, GLM-4.7-Flash
 //   hf_families_state.cc      layers with a state: LFM2
+//   hf_families_qwen35.cc     layers with a state: Qwen 3.5, Qwen3-Next
 //   hf_families_bitnet.cc     BitNet and quantization_config
 //   hf_decoder_config.cc      the parts that families share
 //
@@ -78,6 +79,9 @@ Status parse_deepseek_v3(ConfigFields& fields, HfConfig& config);
 Status parse_glm4moe_lite(ConfigFields& fields, HfConfig& config);
 Status parse_lfm2(ConfigFields& fields, HfConfig& config);
 Status parse_lfm2moe(ConfigFields& fields, HfConfig& config);
+Status parse_qwen35(ConfigFields& fields, HfConfig& config);
+Status parse_qwen35moe(ConfigFields& fields, HfConfig& config);
+Status parse_qwen3next(ConfigFields& fields, HfConfig& config);
 Status parse_bitnet(ConfigFields& fields, HfConfig& config);
 Status parse_bitnet_1bit(ConfigFields& fields, HfConfig& config);
 
@@ -122,6 +126,22 @@ Status parse_silu(ConfigFields& fields, ModelSpec& spec);
 
 // Reads the four multipliers and the biases of a Granite.
 Status parse_granite_scales(ConfigFields& fields, HfConfig& config);
+
+// Sets the mixer of each layer by layer_types: full_attention, or `state_name`.
+Status set_mixers(const JsonValue& types, std::string_view state_name, LayerMixer state,
+                  ModelSpec& spec);
+
+struct ExpertDefaults {
+  const char* count_key = "num_experts";
+  std::uint32_t count = 0;
+  std::uint32_t used = 0;
+  const char* ffn_key = "intermediate_size";
+  std::uint32_t ffn = 0;  // 0: the key is required
+};
+Status parse_experts(ConfigFields& fields, const ExpertDefaults& defaults, ModelSpec& spec);
+// Reads which layers of a Qwen have experts: every `decoder_sparse_step`-th, but for those that
+// mlp_only_layers lists.
+Status parse_sparse_layers(ConfigFields& fields, ModelSpec& spec);
 
 // Sets the sliding window of each layer from layer_types, or of all layers when it is absent.
 Status set_windows(const ConfigFields& fields, std::uint32_t window, ModelSpec& spec);

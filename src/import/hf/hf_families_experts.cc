@@ -14,13 +14,7 @@ namespace {
 constexpr std::uint32_t kMaxExperts = 1024;  // that check_supported() takes
 constexpr std::uint32_t kMaxExpertWindow = 1U << 30;
 
-struct ExpertDefaults {
-  const char* count_key = "num_experts";
-  std::uint32_t count = 0;
-  std::uint32_t used = 0;
-  const char* ffn_key = "intermediate_size";
-  std::uint32_t ffn = 0;  // 0: the key is required
-};
+}  // namespace
 
 Status parse_experts(ConfigFields& fields, const ExpertDefaults& defaults, ModelSpec& spec) {
   spec.n_experts = fields.u32_or(defaults.count_key, defaults.count, 2, kMaxExperts);
@@ -34,8 +28,6 @@ Status parse_experts(ConfigFields& fields, const ExpertDefaults& defaults, Model
                  spec.n_experts_used, spec.n_experts);
 }
 
-// Reads which layers of a Qwen have experts: every `decoder_sparse_step`-th, but for those that
-// mlp_only_layers lists.
 Status parse_sparse_layers(ConfigFields& fields, ModelSpec& spec) {
   const std::uint32_t step = fields.u32_or("decoder_sparse_step", 1, 1, 4096);
   const JsonValue* dense = fields.find("mlp_only_layers");
@@ -59,8 +51,6 @@ Status parse_sparse_layers(ConfigFields& fields, ModelSpec& spec) {
   if (std::find(here.begin(), here.end(), 0U) != here.end()) spec.expert_layers = std::move(here);
   return ok_status();
 }
-
-}  // namespace
 
 Status parse_mixtral(ConfigFields& fields, HfConfig& config) {
   ModelSpec& spec = config.spec;

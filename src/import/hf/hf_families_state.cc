@@ -14,22 +14,6 @@ namespace {
 constexpr std::uint32_t kMostFfn = 1U << 24;
 constexpr std::uint32_t kMostExperts = 1024;  // that check_supported() takes
 
-// Sets the mixer of each layer by layer_types: full_attention, or `state_name`.
-Status set_mixers(const JsonValue& types, std::string_view state_name, LayerMixer state,
-                  ModelSpec& spec) {
-  if (!types.is_array() || types.size() != spec.n_layers) {
-    return corrupt("layer_types: expected a list of %u, one a layer", spec.n_layers);
-  }
-  for (const JsonValue& type : types.elements()) {
-    if (type.text() != "full_attention" && type.text() != state_name) {
-      return unsupported("layer_types: %s is not supported", type.shown().c_str());
-    }
-    const LayerMixer mixer = type.text() == state_name ? state : LayerMixer::kAttention;
-    spec.layer_mixers.push_back(static_cast<std::uint32_t>(mixer));
-  }
-  return ok_status();
-}
-
 // LFM2. Older files list the layers that attend; without that all do.
 Status set_lfm2_mixers(const ConfigFields& fields, ModelSpec& spec) {
   if (const JsonValue* types = fields.find("layer_types"); types != nullptr) {
@@ -73,6 +57,25 @@ Status set_lfm2_ffn(ConfigFields& fields, ModelSpec& spec) {
   spec.ffn = static_cast<std::uint32_t>(width);
   return ok_status();
 }
+
+}  // namespace
+
+Status set_mixers(const JsonValue& types, std::string_view state_name, LayerMixer state,
+                  ModelSpec& spec) {
+  if (!types.is_array() || types.size() != spec.n_layers) {
+    return corrupt("layer_types: expected a list of %u, one a layer", spec.n_layers);
+  }
+  for (const JsonValue& type : types.elements()) {
+    if (type.text() != "full_attention" && type.text() != state_name) {
+      return unsupported("layer_types: %s is not supported", type.shown().c_str());
+    }
+    const LayerMixer mixer = type.text() == state_name ? state : LayerMixer::kAttention;
+    spec.layer_mixers.push_back(static_cast<std::uint32_t>(mixer));
+  }
+  return ok_status();
+}
+
+namespace {
 
 // What both have: `ffn_key` is that of dense layers.
 Status parse_lfm2_decoder(ConfigFields& fields, const char* ffn_key, HfConfig& config) {

@@ -12,6 +12,7 @@
 #include "base/check.h"
 #include "format/tensor_rules.h"
 #include "import/conv_taps.h"
+#include "import/delta_rows.h"
 #include "import/hf/hf_mxfp4.h"
 #include "import/hf/hf_tensors.h"
 #include "import/latent_rows.h"
@@ -44,7 +45,7 @@ bool is_of_images(std::string_view name) noexcept {
   constexpr std::string_view kModel = "model.";
   if (name.starts_with(kModel)) name.remove_prefix(kModel.size());
   return name.starts_with("vision_tower.") || name.starts_with("vision_model.") ||
-         name.starts_with("multi_modal_projector.");
+         name.starts_with("multi_modal_projector.") || name.starts_with("visual.");
 }
 
 // The prefix of a whole model's tensors that belong to its language model.
@@ -67,6 +68,10 @@ bool is_vector(TensorKind kind) noexcept {
     case TensorKind::kLatentQuery:
     case TensorKind::kLatentKeys:
     case TensorKind::kLatentValues:
+    case TensorKind::kMixerGate:
+    case TensorKind::kDeltaRate:
+    case TensorKind::kDeltaStep:
+    case TensorKind::kAttnGate:
     case TensorKind::kExpertGate:
     case TensorKind::kExpertUp:
     case TensorKind::kExpertDown:
@@ -138,7 +143,7 @@ class HfModelMapper {
 
   void find_prefix() {
     std::vector<std::string_view> prefixes = {table_.base_prefix};
-    if (model_.config_.multimodal) {
+    if (model_.config_.multimodal || spec().has_delta_rule()) {
       prefixes.insert(prefixes.begin(), std::begin(kTextPrefixes), std::end(kTextPrefixes));
     }
     for (const std::string_view prefix : prefixes) {
@@ -384,6 +389,8 @@ class HfModelMapper {
         break;
       case Storage::kConvTaps: at.n_taps = spec().conv_taps; break;
       case Storage::kDecayLog: at.decay_log = true; break;
+      case Storage::kGatedQueries: take_runs(gated_query_rows(spec(), place.kind), at); break;
+      case Storage::kByKeyGroup: locate_by_key_group(place.kind, at); break;
       case Storage::kFusedGateUp:
         at.n_stored = 2 * n_outputs;
         at.first =
@@ -417,6 +424,20 @@ class HfModelMapper {
         break;
     }
     return at;
+  }
+
+  // Inputs of a delta rule, which are stored in turn by group of keys.
+  void locate_by_key_group(TensorKind kind, Place& at) noexcept {
+    const bool rates = kind == TensorKind::kDeltaRate || kind == TensorKind::kDeltaStep;
+    take_runs(rates ? rate_rows_by_group(spec(), kind) : gate_rows_by_group(spec()), at);
+    if (kind == TensorKind::kMixerIn) at.order = Place::Order::kKeyGroups;
+  }
+
+  static void take_runs(const RowRuns& rows, Place& at) noexcept {
+    at.n_stored = rows.n_stored;
+    at.first = rows.first;
+    at.run = rows.run;
+    at.step = rows.step;
   }
 
   Status map_head() {
@@ -479,6 +500,9 @@ class HfModelMapper {
 
   // Returns whether the tensor belongs to a block behind the layers.
   bool is_of_further_tokens(std::string_view name) {
+    if (spec().has_delta_rule() && (name.starts_with("mtp.") || name.starts_with("model.mtp."))) {
+      return true;
+    }
     const std::uint32_t n_layers = spec().n_layers;
     for (std::uint32_t i = 0; i < model_.config_.n_mtp_layers; ++i) {
       const std::string at =
@@ -611,6 +635,7 @@ std::uint64_t HfModel::stored_row(const Place& place, std::uint64_t output) cons
     case Place::Order::kLatentQuery:
       return stored_latent_query_row(output, s.latent_key_dim, s.rope.dims);
     case Place::Order::kLatentRow: return stored_latent_row(output, s.latent_dim, s.rope.dims);
+    case Place::Order::kKeyGroups: return input_row_by_group(s, output);
     case Place::Order::kRuns: break;
   }
   return place.first + output / place.run * place.step + output % place.run * place.stride;

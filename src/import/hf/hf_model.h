@@ -62,8 +62,9 @@ class HfModel final : public ModelSource {
     const StoredTensor* scales = nullptr;  // of MXFP4, whose blocks are `stored`
     bool less_one = false;                 // stored as w - 1
     bool decay_log = false;                // the logarithm of what is negated
-    // Where other orders store output i: that of rotating neighbours, and those of latent_rows.h.
-    enum class Order : std::uint8_t { kRuns, kPairedRope, kLatentQuery, kLatentRow };
+    // Where other orders store output i: that of rotating neighbours, those of latent_rows.h, and
+    // that of a delta rule's inputs by group of keys (delta_rows.h).
+    enum class Order : std::uint8_t { kRuns, kPairedRope, kLatentQuery, kLatentRow, kKeyGroups };
     Order order = Order::kRuns;
     std::uint32_t n_taps = 0;  // of a convolution; 0: something else
     // Ternary weights are -scale, 0 and scale. kPacked: a byte holds the codes of four outputs at a

@@ -3,6 +3,7 @@
 #include "import/hf/hf_tensors.h"
 
 #include "base/check.h"
+#include "import/hf/hf_qwen35_tensors.h"
 
 namespace qsf {
 namespace {
@@ -756,6 +757,21 @@ constexpr TensorTable kTables[] = {
      .experts = kLfm2Experts,
      .stacked_experts = kLfm2StackedExperts,
      .state_layer = kLfm2StateLayer},
+    {"qwen35",
+     "model.",
+     "layers.",
+     kEmbedTokens,
+     kQwen35Layer,
+     kGemmaFinal,
+     false,
+     "lm_head.weight",
+     {},
+     {},
+     kQwen35StateLayer},
+    {"qwen35moe", "model.", "layers.", kEmbedTokens, kQwen35Layer, kGemmaFinal, false,
+     "lm_head.weight", kQwenExperts, kQwenStackedExperts, kQwen35StateLayer},
+    {"qwen3next", "model.", "layers.", kEmbedTokens, kQwen35Layer, kGemmaFinal, false,
+     "lm_head.weight", kQwenExperts, kQwenStackedExperts, kQwen3NextStateLayer},
     {"bitnet-b1.58", "model.", "layers.", kEmbedTokens, kBitnetLayer, kNormFinal},
     {"bitnet", "model.", "layers.", kEmbedTokens, kBitnet1bitLayer, kNormFinal},
 };

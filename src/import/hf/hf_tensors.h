@@ -38,6 +38,8 @@ enum class Storage : std::uint8_t {
   kMxfp4Pairs,         // the same, with outputs in pairs
   kConvTaps,           // [channels, 1, taps]
   kDecayLog,           // plain, logarithms of what is negated
+  kGatedQueries,       // of each head its queries, then as many outputs of the gate
+  kByKeyGroup,         // Qwen3-Next: of each group of heads all that matrices of its inputs have
   kPairedRope,         // plain, but columns 2i and 2i + 1 of a head rotate together (rope_pairs.h)
   kPairedRopeOfHeads,  // the same of gains, [heads, columns of a head]
   kLatentQuery,        // of latent attention, in the order of latent_rows.h

@@ -38,6 +38,9 @@ struct ActivationKernels {
 
   // out = silu(gate) * up
   void (*silu_mul)(const float* gate, const float* up, float* out, std::uint32_t n_values) noexcept;
+  // out = up / (1 + exp(-gate))
+  void (*sigmoid_mul)(const float* gate, const float* up, float* out,
+                      std::uint32_t n_values) noexcept;
   // out = max(gate, 0)^2 * up
   void (*relu_squared_mul)(const float* gate, const float* up, float* out,
                            std::uint32_t n_values) noexcept;

@@ -29,6 +29,12 @@ struct Silu {
     return x / (splat<N>(1.0F) + exp(-x));
   }
 };
+struct Sigmoid {
+  template <unsigned N>
+  [[gnu::always_inline]] inline F32<N> operator()(F32<N> x) const noexcept {
+    return splat<N>(1.0F) / (splat<N>(1.0F) + exp(-x));
+  }
+};
 // 0.5 (1 + tanh(u)) = 1 / (1 + exp(-2u)): one exponential, and small results keep their digits.
 struct GeluTanh {
   template <unsigned N>
@@ -84,6 +90,7 @@ static constexpr ActivationKernels kActivationKernels = {.name = "activation_" Q
                                                          .gelu_erf = apply<GeluErf>,
                                                          .soft_cap = soft_cap,
                                                          .silu_mul = apply_mul<Silu>,
+                                                         .sigmoid_mul = apply_mul<Sigmoid>,
                                                          .relu_squared_mul = apply_mul<ReluSquared>,
                                                          .swish_clamped_mul = swish_clamped_mul,
                                                          .gelu_tanh_mul = apply_mul<GeluTanh>};

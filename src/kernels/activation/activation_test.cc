@@ -49,6 +49,11 @@ Expected expected_silu(double x) {
   return {value, gamma_of(5) * std::fabs(value) + std::fabs(x) * kSmallestNormal};
 }
 
+Expected expected_sigmoid(double x) {
+  const double value = 1.0 / (1.0 + std::exp(-x));
+  return {value, gamma_of(5) * value + kSmallestNormal};
+}
+
 // The argument of exp passes seven roundings, so exp is off by 7 u |2u|, and then as silu.
 Expected expected_gelu_tanh(double x) {
   const double twice = 2.0 * std::sqrt(2.0 / 3.14159265358979323846) * (x + 0.044715 * x * x * x);
@@ -208,6 +213,9 @@ TEST_P(ActivationTest, SoftCap) {
 TEST_P(ActivationTest, SiluMul) {
   check_gated(GetParam().silu_mul, expected_silu);
 }
+TEST_P(ActivationTest, SigmoidMul) {
+  check_gated(GetParam().sigmoid_mul, expected_sigmoid);
+}
 TEST_P(ActivationTest, ReluSquaredMul) {
   check_gated(GetParam().relu_squared_mul, expected_relu_squared);
 }
@@ -256,6 +264,7 @@ TEST_P(ActivationTest, GeluTanhMul) {
       if (!same) return same;
       for (const auto& [run, reference] :
            {std::pair{kernels.silu_mul, scalar.silu_mul},
+            std::pair{kernels.sigmoid_mul, scalar.sigmoid_mul},
             std::pair{kernels.relu_squared_mul, scalar.relu_squared_mul},
             std::pair{kernels.swish_clamped_mul, scalar.swish_clamped_mul},
             std::pair{kernels.gelu_tanh_mul, scalar.gelu_tanh_mul}}) {

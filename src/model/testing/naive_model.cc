@@ -397,6 +397,90 @@ std::vector<NaiveModel::Row> NaiveModel::mamba2(std::uint32_t section,
   return out;
 }
 
+std::vector<NaiveModel::Row> NaiveModel::delta_rule(std::uint32_t section,
+                                                    const std::vector<Row>& rows) const {
+  using enum TensorKind;
+  const std::size_t n_channels = spec_.conv_channels();
+  const std::size_t width = spec_.mixer_head_dim;
+  const std::size_t n_state = spec_.mixer_state;
+  const std::size_t values_at = 2 * spec_.mixer_groups * n_state;
+  const Weights& taps = weights(section, kConvTaps);
+  const Weights& bias = weights(section, kConvBias);
+  std::vector<Row> parts;
+  std::vector<double> state(spec_.mixer_out() * n_state);
+  std::vector<Row> out;
+  const auto unit = [&](const Row& v, std::size_t at) {
+    Row x(v.begin() + static_cast<std::ptrdiff_t>(at),
+          v.begin() + static_cast<std::ptrdiff_t>(at + n_state));
+    double squares = 1e-6;
+    for (const double value : x) squares += value * value;
+    for (double& value : x) value /= std::sqrt(squares);
+    return x;
+  };
+  for (const Row& row : rows) {
+    parts.push_back(product(section, kMixerIn, kMixerInBias, row));
+    Row v(n_channels);  // queries, keys, values
+    for (std::size_t c = 0; c < n_channels; ++c) {
+      for (std::size_t back = 0; back < spec_.conv_taps && back < parts.size(); ++back) {
+        const std::size_t tap = spec_.conv_taps - 1 - back;
+        v[c] += taps[tap * n_channels + c] * parts[parts.size() - 1 - back][c];
+      }
+      v[c] = activated(Activation::kSilu, v[c] + (bias.empty() ? 0.0F : bias[c]));
+    }
+    const Row gates = product(section, kMixerGate, kNone, row);
+    const Row rates = product(section, kDeltaRate, kNone, row);
+    const Row steps = product(section, kDeltaStep, kNone, row);
+    Row y(spec_.mixer_out());
+    for (std::size_t head = 0; head < spec_.mixer_heads; ++head) {
+      const std::size_t group = spec_.mixer_heads_in_turn
+                                    ? head % spec_.mixer_groups
+                                    : head / (spec_.mixer_heads / spec_.mixer_groups);
+      const Row query = unit(v, group * n_state);
+      const Row key = unit(v, (spec_.mixer_groups + group) * n_state);
+      const double step = std::log1p(std::exp(steps[head] + weights(section, kScanBias)[head]));
+      const double decay = std::exp(step * weights(section, kScanDecay)[head]);
+      const double rate = 1 / (1 + std::exp(-rates[head]));
+      double mean = 0;
+      for (std::size_t i = head * width; i < (head + 1) * width; ++i) {
+        double change = v[values_at + i];
+        for (std::size_t n = 0; n < n_state; ++n) {
+          state[i * n_state + n] *= decay;
+          change -= state[i * n_state + n] * key[n];
+        }
+        for (std::size_t n = 0; n < n_state; ++n) {
+          state[i * n_state + n] += rate * change * key[n];
+          y[i] += state[i * n_state + n] * query[n] / std::sqrt(n_state);
+        }
+        mean += y[i] * y[i] / static_cast<double>(width);
+      }
+      for (std::size_t i = head * width; i < (head + 1) * width; ++i) {
+        y[i] *= weights(section, kDeltaNorm)[i % width] / std::sqrt(mean + spec_.norm_epsilon) *
+                activated(Activation::kSilu, gates[i]);
+      }
+    }
+    out.push_back(product(section, kMixerOut, kMixerOutBias, y));
+  }
+  return out;
+}
+
+std::vector<NaiveModel::Row> NaiveModel::mix(std::uint32_t section,
+                                             const std::vector<Row>& rows) const {
+  switch (spec_.mixer_of(section - 1)) {
+    case LayerMixer::kAttention: break;
+    case LayerMixer::kShortConv: return short_conv(section, rows);
+    case LayerMixer::kMamba2: return mamba2(section, rows);
+    case LayerMixer::kDeltaNet: return delta_rule(section, rows);
+  }
+  return {};
+}
+
+NaiveModel::Row NaiveModel::gated_attention(std::uint32_t section, const Row& row, Row seen) const {
+  if (weights(section, TensorKind::kAttnGate).empty()) return seen;
+  const Row gates = product(section, TensorKind::kAttnGate, kNone, row);
+  for (std::size_t i = 0; i < seen.size(); ++i) seen[i] /= 1 + std::exp(-gates[i]);
+  return seen;
+}
+
 NaiveModel::Row NaiveModel::embedded(std::uint32_t token, std::size_t position) const {
   Row x(spec_.hidden);
   const Weights& positions = weights(0, TensorKind::kPositionEmbedding);
@@ -528,10 +612,7 @@ std::vector<std::vector<double>> NaiveModel::logits(
   for (const std::uint32_t token : tokens) rows.push_back(embedded(token, rows.size()));
   for (std::uint32_t layer = 1; layer <= spec_.n_layers; ++layer) {
     if (skipped_ == layer - 1) continue;
-    std::vector<Row> inputs;
-    std::vector<Row> queries;
-    std::vector<Row> keys;
-    std::vector<Row> values;
+    std::vector<Row> normed, inputs, queries, keys, values;
     for (std::uint32_t position = 0; position < rows.size(); ++position) {
       const auto before = [&](TensorKind gain, TensorKind bias) {
         const Row& x = rows[position];
@@ -556,13 +637,12 @@ std::vector<std::vector<double>> NaiveModel::logits(
       }
       const bool own_norm = !weights(layer, kFfnNorm).empty();  // of a parallel block
       inputs.push_back(own_norm ? before(kFfnNorm, kFfnNormBias) : n);
+      normed.push_back(n);
       queries.push_back(q);
       keys.push_back(k);
       values.push_back(std::move(v));
     }
-    std::vector<Row> mixed;
-    if (spec_.mixer_of(layer - 1) == LayerMixer::kShortConv) mixed = short_conv(layer, inputs);
-    if (spec_.mixer_of(layer - 1) == LayerMixer::kMamba2) mixed = mamba2(layer, inputs);
+    std::vector<Row> mixed = mix(layer, inputs);
     for (std::size_t position = 0; position < rows.size(); ++position) {
       Row& x = rows[position];
       const auto behind = [&](const Row& y, TensorKind gain) {
@@ -575,7 +655,9 @@ std::vector<std::vector<double>> NaiveModel::logits(
                 : attend_cache(queries[position], {keys.begin(), keys.begin() + position + 1},
                                {values.begin(), values.begin() + position + 1}, layer - 1, context,
                                *cache);
-        mixed.push_back(product(layer, kAttnO, kAttnOBias, behind(seen, kAttnSubNorm)));
+        mixed.push_back(
+            product(layer, kAttnO, kAttnOBias,
+                    behind(gated_attention(layer, normed[position], seen), kAttnSubNorm)));
       }
       add(x, scaled(behind(mixed[position], kAttnPostNorm)));
       Row m = x;

@@ -93,6 +93,10 @@ class NaiveModel {
   HeadRows latent_rows(std::uint32_t section, const Row& x) const;
   // What a layer with a state gives for rows that were normed; nothing where it attends.
   std::vector<Row> short_conv(std::uint32_t section, const std::vector<Row>& rows) const;
+  std::vector<Row> mix(std::uint32_t section, const std::vector<Row>& rows) const;
+  // What attention gives for a row that was normed, times its gates in models that have them.
+  Row gated_attention(std::uint32_t section, const Row& row, Row seen) const;
+  std::vector<Row> delta_rule(std::uint32_t section, const std::vector<Row>& rows) const;
   std::vector<Row> mamba2(std::uint32_t section, const std::vector<Row>& rows) const;
   Row embedded(std::uint32_t token, std::size_t position) const;
   Row scaled(Row y) const;  // by the residual scale

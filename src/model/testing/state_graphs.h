@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 //
 // Graphs of which some layers have a state for the decoder's tests, as changes of a plain LLaMA's
-// spec of two layers: short convolutions, scans.
+// spec of two layers: short convolutions, scans, delta rules.
 
 #ifndef QSF_MODEL_TESTING_STATE_GRAPHS_H_
 #define QSF_MODEL_TESTING_STATE_GRAPHS_H_
@@ -31,6 +31,24 @@ inline void set_granite_hybrid(ModelSpec& s) {
   s.residual_scale = 0.4F;
   s.logit_scale = 0.25F;
   s.tied_head = true;
+}
+
+inline void set_qwen35(ModelSpec& s) {
+  s.architecture = "qwen35";
+  s.n_layers = 4;
+  s.layer_mixers = {3, 3, 0, 3};
+  s.conv_taps = 4;
+  s.mixer_heads = 6;
+  s.mixer_head_dim = 5;
+  s.mixer_state = 16;
+  s.mixer_groups = 3;
+  s.rope.dims = 4;
+}
+
+// Which is not run: its rates would be a matrix of one row.
+inline void set_delta_rule_of_one_head(ModelSpec& s) {
+  set_qwen35(s);
+  s.mixer_heads = s.mixer_groups = 1;
 }
 
 inline constexpr StateGraph kStateGraphs[] = {
@@ -84,6 +102,39 @@ inline constexpr StateGraph kStateGraphs[] = {
        s.expert_ffn = 20;
        s.expert_renormalised = true;
        s.shared_ffn = 28;
+     }},
+    {"qwen35", set_qwen35},
+    {"qwen35_in_turn",
+     [](ModelSpec& s) {
+       set_qwen35(s);
+       s.layer_mixers = {0, 3, 3, 0};
+       s.conv_taps = 3;
+       s.mixer_heads_in_turn = true;
+       s.tied_head = true;
+     }},
+    {"qwen35moe",
+     [](ModelSpec& s) {
+       set_qwen35(s);
+       s.architecture = "qwen35moe";
+       s.mixer_groups = 1;
+       s.mixer_state = 8;
+       s.n_experts = 4;
+       s.n_experts_used = 2;
+       s.expert_ffn = 20;
+       s.expert_renormalised = true;
+       s.shared_ffn = 28;
+     }},
+    {"qwen3next",
+     [](ModelSpec& s) {
+       set_qwen35(s);
+       s.architecture = "qwen3next";
+       s.layer_mixers = {3, 0, 3, 0};
+       s.mixer_groups = 6;
+       s.n_experts = 4;
+       s.n_experts_used = 3;
+       s.expert_ffn = 12;
+       s.shared_ffn = 10;
+       s.expert_layers = {1, 0, 1, 1};
      }},
 };
 

@@ -186,6 +186,10 @@ void DeferredBackend::scan(const ScanArgs& args) {
   submit([this, args] { cpu_.scan(args); });
 }
 
+void DeferredBackend::delta_rule(const DeltaRuleArgs& args) {
+  submit([this, args] { cpu_.delta_rule(args); });
+}
+
 void DeferredBackend::gate(BufferColumns gate, BufferColumns by, std::uint32_t n_cols,
                            ActivationKind activation) {
   submit([this, gate, by, n_cols, activation] { cpu_.gate(gate, by, n_cols, activation); });

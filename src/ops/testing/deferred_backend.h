@@ -105,6 +105,7 @@ class DeferredBackend final : public Backend {
                   std::uint32_t n_cols) override;
   void convolve(const ConvolveArgs& args) override;
   void scan(const ScanArgs& args) override;
+  void delta_rule(const DeltaRuleArgs& args) override;
   void gate(BufferColumns gate, BufferColumns by, std::uint32_t n_cols,
             ActivationKind activation) override;
   void gather_rows(Buffer from, Buffer to, std::span<const std::uint32_t> rows) override;
