@@ -525,6 +525,9 @@ class CpuJointTest : public testing::TestWithParam<BackendTier> {
         case ActivationKind::kSilu: set.activation.silu(values, kRows); break;
         case ActivationKind::kRelu: set.activation.relu(values, kRows); break;
         case ActivationKind::kReluSquared: set.activation.relu_squared(values, kRows); break;
+        case ActivationKind::kSigmoid:
+          set.activation.sigmoid_mul(values, up[i].data(), values, kRows);
+          continue;
         case ActivationKind::kSwishClamped:
           set.activation.swish_clamped_mul(values, up[i].data(), values, kRows);
           continue;
@@ -560,7 +563,8 @@ class CpuJointTest : public testing::TestWithParam<BackendTier> {
 TEST_P(CpuJointTest, GateAndUpInOneSweepEqualTheSteps) {
   for (const ActivationKind kind :
        {ActivationKind::kSilu, ActivationKind::kGeluTanh, ActivationKind::kGeluErf,
-        ActivationKind::kRelu, ActivationKind::kReluSquared, ActivationKind::kSwishClamped}) {
+        ActivationKind::kRelu, ActivationKind::kReluSquared, ActivationKind::kSigmoid,
+        ActivationKind::kSwishClamped}) {
     const Matrix expected = by_steps(kind);
     EXPECT_EQ(joined(kind, {{gate_.tile(0, kRows, 0), up_.tile(0, kRows, 1)}}), expected);
   }
