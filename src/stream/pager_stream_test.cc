@@ -190,7 +190,8 @@ TEST_F(PagerStreamTest, AWindowOfLayersReadsNoOther) {
       bytes += bytes_of_pass(pager, reference, plan, ids);
     }
     const std::uint64_t ring_bytes = pager.residency().ring_bytes;
-    EXPECT_GE(bytes + ring_bytes, kPasses * window_bytes);
+    // The first pass may have read a ring of the second, whose tiles take whole pages of the file.
+    EXPECT_GE(bytes + 2 * ring_bytes, kPasses * window_bytes);
     EXPECT_LE(bytes, kPasses * window_bytes + ring_bytes) << "layers " << first << " to " << last;
   }
 }
