@@ -208,7 +208,7 @@ Result<std::vector<float>> CalibrationDecoder::read_means(const std::string& whe
                                                           std::uint32_t n_cols) {
   const ByteSpan bytes = reader_.read_bytes(std::uint64_t{n_cols} * sizeof(float));
   std::vector<float> means(n_cols);
-  std::memcpy(means.data(), bytes.data(), bytes.size());
+  if (!bytes.empty()) std::memcpy(means.data(), bytes.data(), bytes.size());
   for (const float mean : means) {
     if (std::isfinite(mean) && mean >= 0.0F) continue;
     return corrupt("%s: mean square %g, expected a finite number >= 0", where.c_str(),
