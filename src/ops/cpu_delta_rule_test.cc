@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "ops/testing/bench.h"
+#include "ops/testing/state_passes.h"
 
 namespace qsf {
 namespace {
@@ -18,6 +19,7 @@ using testing_support::backend_tiers;
 using testing_support::BackendTier;
 using testing_support::Bench;
 using testing_support::random_values;
+using testing_support::run_in_passes;
 
 constexpr std::uint32_t kDeltaRows = 19;
 constexpr std::uint32_t kDeltaHeads = 6;
@@ -43,7 +45,7 @@ class CpuDeltaRuleTest : public testing::TestWithParam<BackendTier> {
     bias_ = random_values(kDeltaHeads, rng);
   }
 
-  // Runs all rows in passes of `rows_per_pass`. Layer 0 is another one, with a state of its own.
+  // Runs all rows in passes of `rows_per_pass`.
   DeltaRows run(std::uint32_t n_groups, bool in_turn, std::uint32_t rows_per_pass,
                 unsigned n_threads) const {
     Bench bench(n_threads,
@@ -75,30 +77,16 @@ class CpuDeltaRuleTest : public testing::TestWithParam<BackendTier> {
                           .state_at = kDeltaStateAt,
                           .decay = decay_,
                           .bias = bias_};
-    DeltaRows outputs;
-    for (std::uint32_t done = 0; done < kDeltaRows;) {
-      const std::uint32_t n = std::min(rows_per_pass, kDeltaRows - done);
-      states.begin(bench.sequence(), RowRole::kPrompt);
-      bench.begin(n, RowRole::kPrompt);
-      for (const bool last : {false, true}) {
-        for (std::uint32_t i = 0; i < n; ++i) {
-          const std::uint32_t row = last ? done + i : kDeltaRows - 1 - done - i;
-          backend.upload_row(in, i, std::span(rows_[row]).first(n_cols));
-          backend.upload_row(rates, i, rates_[row]);
-          backend.upload_row(steps, i, steps_[row]);
-        }
-        args.layer = last ? 1 : 0;
-        backend.delta_rule(args);
-      }
-      EXPECT_TRUE(backend.wait().ok());
-      for (std::uint32_t i = 0; i < n; ++i) {
-        const auto row = backend.read_row(out, i);
-        outputs.emplace_back(row.begin(), row.end());
-      }
-      states.commit(bench.sequence(), n);
-      done += n;
-    }
-    return outputs;
+    const auto upload = [&](std::uint32_t i, std::uint32_t row) {
+      backend.upload_row(in, i, std::span(rows_[row]).first(n_cols));
+      backend.upload_row(rates, i, rates_[row]);
+      backend.upload_row(steps, i, steps_[row]);
+    };
+    const auto run_layer = [&](std::uint32_t layer) {
+      args.layer = layer;
+      backend.delta_rule(args);
+    };
+    return run_in_passes(bench, states, kDeltaRows, rows_per_pass, out, upload, run_layer);
   }
 
   // Returns columns [at, at + kDeltaState) of a row, of length `length`.

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "ops/testing/bench.h"
+#include "ops/testing/state_passes.h"
 
 namespace qsf {
 namespace {
@@ -18,6 +19,7 @@ using testing_support::backend_tiers;
 using testing_support::BackendTier;
 using testing_support::Bench;
 using testing_support::random_values;
+using testing_support::run_in_passes;
 
 constexpr std::uint32_t kScanRows = 19;
 constexpr std::uint32_t kHeads = 6;
@@ -42,7 +44,7 @@ class CpuScanTest : public testing::TestWithParam<BackendTier> {
     skip_ = random_values(kHeads, rng);
   }
 
-  // Runs all rows in passes of `rows_per_pass`. Layer 0 is another one, with a state of its own.
+  // Runs all rows in passes of `rows_per_pass`.
   std::vector<std::vector<float>> run(std::uint32_t n_groups, std::uint32_t rows_per_pass,
                                       unsigned n_threads) const {
     Bench bench(n_threads,
@@ -71,29 +73,15 @@ class CpuScanTest : public testing::TestWithParam<BackendTier> {
                      .decay = decay_,
                      .bias = bias_,
                      .skip = skip_};
-    std::vector<std::vector<float>> outputs;
-    for (std::uint32_t done = 0; done < kScanRows;) {
-      const std::uint32_t n = std::min(rows_per_pass, kScanRows - done);
-      states.begin(bench.sequence(), RowRole::kPrompt);
-      bench.begin(n, RowRole::kPrompt);
-      for (const bool last : {false, true}) {
-        for (std::uint32_t i = 0; i < n; ++i) {
-          const std::uint32_t row = last ? done + i : kScanRows - 1 - done - i;
-          backend.upload_row(in, i, std::span(rows_[row]).first(n_cols));
-          backend.upload_row(steps, i, steps_[row]);
-        }
-        args.layer = last ? 1 : 0;
-        backend.scan(args);
-      }
-      EXPECT_TRUE(backend.wait().ok());
-      for (std::uint32_t i = 0; i < n; ++i) {
-        const auto row = backend.read_row(out, i);
-        outputs.emplace_back(row.begin(), row.end());
-      }
-      states.commit(bench.sequence(), n);
-      done += n;
-    }
-    return outputs;
+    const auto upload = [&](std::uint32_t i, std::uint32_t row) {
+      backend.upload_row(in, i, std::span(rows_[row]).first(n_cols));
+      backend.upload_row(steps, i, steps_[row]);
+    };
+    const auto run_layer = [&](std::uint32_t layer) {
+      args.layer = layer;
+      backend.scan(args);
+    };
+    return run_in_passes(bench, states, kScanRows, rows_per_pass, out, upload, run_layer);
   }
 
   std::vector<std::vector<float>> rows_;

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "ops/testing/bench.h"
+#include "ops/testing/state_passes.h"
 
 namespace qsf {
 namespace {
@@ -18,6 +19,7 @@ using testing_support::backend_tiers;
 using testing_support::BackendTier;
 using testing_support::Bench;
 using testing_support::random_values;
+using testing_support::run_in_passes;
 
 constexpr std::uint32_t kRows = 23;
 constexpr std::uint32_t kChannels = 150;  // two whole blocks and a part
@@ -39,7 +41,7 @@ class CpuStateTest : public testing::TestWithParam<BackendTier> {
     bias_ = random_values(kChannels, rng);
   }
 
-  // Runs all rows in passes of `rows_per_pass`. Layer 0 is another one, with a state of its own.
+  // Runs all rows in passes of `rows_per_pass`.
   std::vector<std::vector<float>> run(const Convolution& of, std::uint32_t rows_per_pass,
                                       unsigned n_threads) const {
     Bench bench(
@@ -59,26 +61,14 @@ class CpuStateTest : public testing::TestWithParam<BackendTier> {
                          .n_taps = of.n_taps,
                          .taps = std::span(taps_).first(of.n_taps * kChannels)};
     if (of.has_bias) args.bias = bias_;
-    std::vector<std::vector<float>> outputs;
-    for (std::uint32_t done = 0; done < kRows;) {
-      const std::uint32_t n = std::min(rows_per_pass, kRows - done);
-      states.begin(bench.sequence(), RowRole::kPrompt);
-      bench.begin(n, RowRole::kPrompt);
-      for (std::uint32_t i = 0; i < n; ++i) backend.upload_row(in, i, rows_[kRows - 1 - done - i]);
-      args.layer = 0;
+    const auto upload = [&](std::uint32_t i, std::uint32_t row) {
+      backend.upload_row(in, i, rows_[row]);
+    };
+    const auto run_layer = [&](std::uint32_t layer) {
+      args.layer = layer;
       backend.convolve(args);
-      for (std::uint32_t i = 0; i < n; ++i) backend.upload_row(in, i, rows_[done + i]);
-      args.layer = 1;
-      backend.convolve(args);
-      EXPECT_TRUE(backend.wait().ok());
-      for (std::uint32_t i = 0; i < n; ++i) {
-        const auto row = backend.read_row(out, i);
-        outputs.emplace_back(row.begin(), row.end());
-      }
-      states.commit(bench.sequence(), n);
-      done += n;
-    }
-    return outputs;
+    };
+    return run_in_passes(bench, states, kRows, rows_per_pass, out, upload, run_layer);
   }
 
   std::vector<std::vector<float>> rows_;
