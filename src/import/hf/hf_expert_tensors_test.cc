@@ -33,18 +33,17 @@ Json qwen2_config() {
     "qkv_bias":false,"tie_word_embeddings":true})");
 }
 
-std::map<std::string, std::vector<std::uint64_t>> qwen2_shapes() {
-  std::map<std::string, std::vector<std::uint64_t>> shapes = {
-      {"model.embed_tokens.weight", {9, 12}},
-      {"model.norm.weight", {12}},
-      {"model.layers.0.mlp.gate_proj.weight", {7, 12}},
-      {"model.layers.0.mlp.up_proj.weight", {7, 12}},
-      {"model.layers.0.mlp.down_proj.weight", {12, 7}},
-      {"model.layers.1.mlp.gate.weight", {2, 12}},
-      {"model.layers.1.mlp.shared_expert_gate.weight", {1, 12}},
-      {"model.layers.1.mlp.shared_expert.gate_proj.weight", {6, 12}},
-      {"model.layers.1.mlp.shared_expert.up_proj.weight", {6, 12}},
-      {"model.layers.1.mlp.shared_expert.down_proj.weight", {12, 6}}};
+TensorShapes qwen2_shapes() {
+  TensorShapes shapes = {{"model.embed_tokens.weight", {9, 12}},
+                         {"model.norm.weight", {12}},
+                         {"model.layers.0.mlp.gate_proj.weight", {7, 12}},
+                         {"model.layers.0.mlp.up_proj.weight", {7, 12}},
+                         {"model.layers.0.mlp.down_proj.weight", {12, 7}},
+                         {"model.layers.1.mlp.gate.weight", {2, 12}},
+                         {"model.layers.1.mlp.shared_expert_gate.weight", {1, 12}},
+                         {"model.layers.1.mlp.shared_expert.gate_proj.weight", {6, 12}},
+                         {"model.layers.1.mlp.shared_expert.up_proj.weight", {6, 12}},
+                         {"model.layers.1.mlp.shared_expert.down_proj.weight", {12, 6}}};
   for (const char* layer : {"model.layers.0.", "model.layers.1."}) {
     const std::string at = layer;
     for (const char* name : {"q_proj", "k_proj", "v_proj", "o_proj"}) {
@@ -64,10 +63,9 @@ std::map<std::string, std::vector<std::uint64_t>> qwen2_shapes() {
 
 // A model of random tensors that was opened, or why it was not.
 struct OpenedExperts {
-  OpenedExperts(const Json& config,
-                const std::map<std::string, std::vector<std::uint64_t>>& shapes) {
+  OpenedExperts(const Json& config, const TensorShapes& shapes) {
     Rng rng(3);
-    for (const auto& [name, shape] : shapes) tensors[name] = random_tensor(shape, rng);
+    tensors = random_tensors(shapes, rng);
     write_model(folder, config.dump(), tensors);
     auto result = HfModel::open(folder.path());
     if (result) {

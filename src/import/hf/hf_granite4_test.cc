@@ -14,6 +14,7 @@
 #include "import/hf/hf_config.h"
 #include "import/hf/hf_model.h"
 #include "import/testing/hf_folder.h"
+#include "import/testing/opened_model.h"
 #include "import/testing/published_config.h"
 
 namespace qsf {
@@ -155,7 +156,7 @@ TEST(HfGranite4Test, AnyValueGivesAStatus) {
 // Two layers of a model of 12 columns, with 4 heads of 6 columns in 2 groups, states of 8, and 3
 // experts of 5 rows beside one of 7.
 TestTensors tiny_tensors(bool experts, Rng& rng) {
-  std::map<std::string, std::vector<std::uint64_t>> shapes = {
+  TensorShapes shapes = {
       {"model.embed_tokens.weight", {9, 12}},
       {"model.layers.0.mamba.in_proj.weight", {84, 12}},  // 24 + (24 + 2 * 2 * 8) + 4
       {"model.layers.0.mamba.in_proj.bias", {84}},
@@ -182,9 +183,7 @@ TestTensors tiny_tensors(bool experts, Rng& rng) {
     shapes[layer + "block_sparse_moe.input_linear.weight"] = {3, 10, 12};
     shapes[layer + "block_sparse_moe.output_linear.weight"] = {3, 12, 5};
   }
-  TestTensors tensors;
-  for (const auto& [name, shape] : shapes) tensors[name] = random_tensor(shape, rng);
-  return tensors;
+  return random_tensors(shapes, rng);
 }
 
 Json tiny_config(bool experts) {
@@ -196,24 +195,6 @@ Json tiny_config(bool experts) {
     "num_experts_per_tok":2,"tie_word_embeddings":true})");
   json["num_local_experts"] = experts ? 3 : 0;
   return json;
-}
-
-std::string opening(const Json& config, const TestTensors& tensors) {
-  const TemporaryFolder folder;
-  write_model(folder, config.dump(), tensors);
-  const auto model = HfModel::open(folder.path());
-  return model ? std::string() : std::string(model.error().message());
-}
-
-std::vector<float> read_tensor(const HfModel& model, std::uint32_t layer, TensorKind kind) {
-  const auto list = model.tensors(SectionKind::kLayer, layer);
-  const auto found = std::ranges::find(list, kind, &SourceTensor::kind);
-  EXPECT_NE(found, list.end()) << tensor_kind_name(kind);
-  if (found == list.end()) return {};
-  std::vector<float> values(std::size_t{found->rows} * found->cols);
-  const auto index = static_cast<std::size_t>(found - list.begin());
-  EXPECT_TRUE(model.read_rows(SectionKind::kLayer, layer, index, 0, values).ok());
-  return values;
 }
 
 TEST(HfGranite4Test, AScanHasItsTensorsInPlaceOfAttention) {
@@ -238,14 +219,14 @@ TEST(HfGranite4Test, AScanHasItsTensorsInPlaceOfAttention) {
         {TensorKind::kMixerOutBias, "mamba.out_proj.bias"},
         {TensorKind::kFfnNorm, "post_attention_layernorm.weight"}};
     for (const auto& [kind, name] : kinds) {
-      EXPECT_EQ(read_tensor(**model, 0, kind), stored(name)) << name;
+      EXPECT_EQ(tensor_values(**model, 0, kind), stored(name)) << name;
     }
-    const std::vector<float> taps = read_tensor(**model, 0, TensorKind::kConvTaps);
+    const std::vector<float> taps = tensor_values(**model, 0, TensorKind::kConvTaps);
     ASSERT_EQ(taps.size(), 168U);
     for (std::size_t i = 0; i < taps.size(); ++i) {
       EXPECT_EQ(taps[i], stored("mamba.conv1d.weight")[i % 56 * 3 + i / 56]) << i;
     }
-    const std::vector<float> decays = read_tensor(**model, 0, TensorKind::kScanDecay);
+    const std::vector<float> decays = tensor_values(**model, 0, TensorKind::kScanDecay);
     ASSERT_EQ(decays.size(), 4U);
     for (std::size_t i = 0; i < 4; ++i) {
       EXPECT_FLOAT_EQ(decays[i], -std::exp(stored("mamba.A_log")[i]));
@@ -254,31 +235,32 @@ TEST(HfGranite4Test, AScanHasItsTensorsInPlaceOfAttention) {
     const auto half = both.begin() + 7 * 12;
     const TensorKind gate = experts ? TensorKind::kSharedGate : TensorKind::kFfnGate;
     const TensorKind up = experts ? TensorKind::kSharedUp : TensorKind::kFfnUp;
-    EXPECT_EQ(read_tensor(**model, 0, gate), std::vector<float>(both.begin(), half));
-    EXPECT_EQ(read_tensor(**model, 0, up), std::vector<float>(half, both.end()));
+    EXPECT_EQ(tensor_values(**model, 0, gate), std::vector<float>(both.begin(), half));
+    EXPECT_EQ(tensor_values(**model, 0, up), std::vector<float>(half, both.end()));
   }
 }
 
 TEST(HfGranite4Test, WrongTensorsAreNamed) {
   Rng rng(4);
   const TestTensors tensors = tiny_tensors(true, rng);
-  ASSERT_THAT(opening(tiny_config(true), tensors), IsEmpty());
+  ASSERT_THAT(opening_error(tiny_config(true).dump(), tensors), IsEmpty());
   TestTensors wrong = tensors;
   wrong["model.layers.0.mamba.conv1d.weight"] = random_tensor({56, 1, 4}, rng);
-  EXPECT_THAT(opening(tiny_config(true), wrong),
+  EXPECT_THAT(opening_error(tiny_config(true).dump(), wrong),
               HasSubstr("shape [56, 1, 4], expected [56, 1, 3]"));
   wrong = tensors;
   wrong["model.layers.0.mamba.A_log"] = random_tensor({4, 1}, rng);
-  EXPECT_THAT(opening(tiny_config(true), wrong), HasSubstr("shape [4, 1], expected [4]"));
+  EXPECT_THAT(opening_error(tiny_config(true).dump(), wrong),
+              HasSubstr("shape [4, 1], expected [4]"));
   wrong = tensors;
   wrong.erase("model.layers.0.mamba.dt_bias");
-  EXPECT_THAT(opening(tiny_config(true), wrong),
+  EXPECT_THAT(opening_error(tiny_config(true).dump(), wrong),
               HasSubstr("\"model.layers.0.mamba.dt_bias\" is missing, expected [4]"));
   wrong = tensors;
   wrong["model.layers.1.mamba.D"] = random_tensor({4}, rng);
-  EXPECT_THAT(opening(tiny_config(true), wrong),
+  EXPECT_THAT(opening_error(tiny_config(true).dump(), wrong),
               HasSubstr("\"model.layers.1.mamba.D\" [4] is unexpected"));
-  EXPECT_THAT(opening(tiny_config(false), tensors), HasSubstr("is unexpected"));
+  EXPECT_THAT(opening_error(tiny_config(false).dump(), tensors), HasSubstr("is unexpected"));
 }
 
 TEST(HfGranite4Test, ADecayOutOfRangeIsNamed) {

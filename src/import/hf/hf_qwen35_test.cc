@@ -14,6 +14,7 @@
 #include "import/hf/hf_config.h"
 #include "import/hf/hf_model.h"
 #include "import/testing/hf_folder.h"
+#include "import/testing/opened_model.h"
 #include "import/testing/published_config.h"
 
 namespace qsf {
@@ -197,24 +198,22 @@ TEST(HfQwen35Test, AnyValueGivesAStatus) {
 
 // Two layers of a model of 12 columns: 4 heads of 3 values for 2 keys of 5 columns, and 2 heads of
 // attention of 8.
-using Shapes = std::map<std::string, std::vector<std::uint64_t>>;
-
-Shapes tiny_shapes(const std::string& base, bool by_group) {
+TensorShapes tiny_shapes(const std::string& base, bool by_group) {
   const std::string state = base + "layers.0.linear_attn.";
   const std::string attention = base + "layers.1.self_attn.";
-  Shapes shapes = {{base + "embed_tokens.weight", {9, 12}},
-                   {base + "norm.weight", {12}},
-                   {state + "conv1d.weight", {32, 1, 3}},
-                   {state + "A_log", {4}},
-                   {state + "dt_bias", {4}},
-                   {state + "norm.weight", {3}},
-                   {state + "out_proj.weight", {12, 12}},
-                   {attention + "q_proj.weight", {32, 12}},
-                   {attention + "k_proj.weight", {8, 12}},
-                   {attention + "v_proj.weight", {8, 12}},
-                   {attention + "o_proj.weight", {12, 16}},
-                   {attention + "q_norm.weight", {8}},
-                   {attention + "k_norm.weight", {8}}};
+  TensorShapes shapes = {{base + "embed_tokens.weight", {9, 12}},
+                         {base + "norm.weight", {12}},
+                         {state + "conv1d.weight", {32, 1, 3}},
+                         {state + "A_log", {4}},
+                         {state + "dt_bias", {4}},
+                         {state + "norm.weight", {3}},
+                         {state + "out_proj.weight", {12, 12}},
+                         {attention + "q_proj.weight", {32, 12}},
+                         {attention + "k_proj.weight", {8, 12}},
+                         {attention + "v_proj.weight", {8, 12}},
+                         {attention + "o_proj.weight", {12, 16}},
+                         {attention + "q_norm.weight", {8}},
+                         {attention + "k_norm.weight", {8}}};
   if (by_group) {
     shapes[state + "in_proj_qkvz.weight"] = {44, 12};
     shapes[state + "in_proj_ba.weight"] = {8, 12};
@@ -246,11 +245,9 @@ Shapes tiny_shapes(const std::string& base, bool by_group) {
   return shapes;
 }
 
-TestTensors tiny_tensors_of(const Shapes& shapes) {
+TestTensors tiny_tensors_of(const TensorShapes& shapes) {
   Rng rng(4);
-  TestTensors tensors;
-  for (const auto& [name, shape] : shapes) tensors[name] = random_tensor(shape, rng);
-  return tensors;
+  return random_tensors(shapes, rng);
 }
 
 Json tiny_delta_config(bool by_group) {
@@ -263,24 +260,6 @@ Json tiny_delta_config(bool by_group) {
     "moe_intermediate_size":4,"shared_expert_intermediate_size":5})");
   json["architectures"] = {by_group ? "Qwen3NextForCausalLM" : "Qwen3_5ForCausalLM"};
   return json;
-}
-
-std::string opening_of(const Json& config, const TestTensors& tensors) {
-  const TemporaryFolder folder;
-  write_model(folder, config.dump(), tensors);
-  const auto model = HfModel::open(folder.path());
-  return model ? std::string() : std::string(model.error().message());
-}
-
-std::vector<float> values_of(const HfModel& model, std::uint32_t layer, TensorKind kind) {
-  const auto list = model.tensors(SectionKind::kLayer, layer);
-  const auto found = std::ranges::find(list, kind, &SourceTensor::kind);
-  EXPECT_NE(found, list.end()) << tensor_kind_name(kind);
-  if (found == list.end()) return {};
-  std::vector<float> values(std::size_t{found->rows} * found->cols);
-  const auto index = static_cast<std::size_t>(found - list.begin());
-  EXPECT_TRUE(model.read_rows(SectionKind::kLayer, layer, index, 0, values).ok());
-  return values;
 }
 
 // Rows of 12 columns, in the order given.
@@ -317,15 +296,15 @@ TEST(HfQwen35Test, TensorsAreWhereTheyAreStored) {
       {TensorKind::kMixerOut, "0.linear_attn.out_proj.weight"},
       {TensorKind::kFfnUp, "0.mlp.up_proj.weight"}};
   for (const auto& [kind, name] : kinds) {
-    EXPECT_EQ(values_of(**model, 0, kind), stored(name)) << name;
+    EXPECT_EQ(tensor_values(**model, 0, kind), stored(name)) << name;
   }
-  EXPECT_EQ(values_of(**model, 0, TensorKind::kAttnNorm),
+  EXPECT_EQ(tensor_values(**model, 0, TensorKind::kAttnNorm),
             plus_one(stored("0.input_layernorm.weight")));
-  EXPECT_EQ(values_of(**model, 1, TensorKind::kFfnNorm),
+  EXPECT_EQ(tensor_values(**model, 1, TensorKind::kFfnNorm),
             plus_one(stored("1.post_attention_layernorm.weight")));
-  EXPECT_EQ(values_of(**model, 1, TensorKind::kQNorm),
+  EXPECT_EQ(tensor_values(**model, 1, TensorKind::kQNorm),
             plus_one(stored("1.self_attn.q_norm.weight")));
-  const std::vector<float> decays = values_of(**model, 0, TensorKind::kScanDecay);
+  const std::vector<float> decays = tensor_values(**model, 0, TensorKind::kScanDecay);
   for (std::size_t i = 0; i < 4; ++i) {
     EXPECT_FLOAT_EQ(decays[i], -std::exp(stored("0.linear_attn.A_log")[i]));
   }
@@ -333,8 +312,8 @@ TEST(HfQwen35Test, TensorsAreWhereTheyAreStored) {
   std::vector<std::size_t> queries, gates;
   for (std::size_t row = 0; row < 32; ++row) (row / 8 % 2 == 0 ? queries : gates).push_back(row);
   const std::vector<float> both = stored("1.self_attn.q_proj.weight");
-  EXPECT_EQ(values_of(**model, 1, TensorKind::kAttnQ), rows_of(both, queries));
-  EXPECT_EQ(values_of(**model, 1, TensorKind::kAttnGate), rows_of(both, gates));
+  EXPECT_EQ(tensor_values(**model, 1, TensorKind::kAttnQ), rows_of(both, queries));
+  EXPECT_EQ(tensor_values(**model, 1, TensorKind::kAttnGate), rows_of(both, gates));
 }
 
 TEST(HfQwen35Test, GroupsOfQwen3NextArePutApart) {
@@ -356,20 +335,20 @@ TEST(HfQwen35Test, GroupsOfQwen3NextArePutApart) {
   for (const std::size_t group : {0U, 22U}) {
     for (std::size_t i = 16; i < 22; ++i) gates.push_back(group + i);
   }
-  EXPECT_EQ(values_of(**model, 0, TensorKind::kMixerIn),
+  EXPECT_EQ(tensor_values(**model, 0, TensorKind::kMixerIn),
             rows_of(stored("in_proj_qkvz.weight"), in));
-  EXPECT_EQ(values_of(**model, 0, TensorKind::kMixerGate),
+  EXPECT_EQ(tensor_values(**model, 0, TensorKind::kMixerGate),
             rows_of(stored("in_proj_qkvz.weight"), gates));
-  EXPECT_EQ(values_of(**model, 0, TensorKind::kDeltaRate),
+  EXPECT_EQ(tensor_values(**model, 0, TensorKind::kDeltaRate),
             rows_of(stored("in_proj_ba.weight"), {0, 1, 4, 5}));
-  EXPECT_EQ(values_of(**model, 0, TensorKind::kDeltaStep),
+  EXPECT_EQ(tensor_values(**model, 0, TensorKind::kDeltaStep),
             rows_of(stored("in_proj_ba.weight"), {2, 3, 6, 7}));
 }
 
 TEST(HfQwen35Test, WhatSeesAndWhatLooksAheadIsLeftOutWithANotice) {
   Json config = tiny_delta_config(false);
   Json whole = {{"architectures", {"Qwen3_5ForConditionalGeneration"}}, {"text_config", config}};
-  Shapes shapes = tiny_shapes("model.language_model.", false);
+  TensorShapes shapes = tiny_shapes("model.language_model.", false);
   shapes["model.visual.merger.norm.weight"] = {3};
   shapes["mtp.fc.weight"] = {3, 4};
   shapes["mtp.norm.weight"] = {3};
@@ -384,12 +363,12 @@ TEST(HfQwen35Test, WhatSeesAndWhatLooksAheadIsLeftOutWithANotice) {
                             HasSubstr("left out 2 tensors that predict further tokens")));
   }
   // The text model alone may have the names of the whole, but nothing that sees.
-  EXPECT_THAT(opening_of(config, tensors), HasSubstr("model.visual.merger.norm.weight"));
+  EXPECT_THAT(opening_error(config.dump(), tensors), HasSubstr("model.visual.merger.norm.weight"));
 }
 
 TEST(HfQwen35Test, WrongTensorsOfDeltaRulesAreNamed) {
-  const Shapes right = tiny_shapes("model.", false);
-  ASSERT_THAT(opening_of(tiny_delta_config(false), tiny_tensors_of(right)), IsEmpty());
+  const TensorShapes right = tiny_shapes("model.", false);
+  ASSERT_THAT(opening_error(tiny_delta_config(false).dump(), tiny_tensors_of(right)), IsEmpty());
   const std::string at = "model.layers.0.linear_attn.";
   const std::tuple<std::string, std::vector<std::uint64_t>, const char*> wrong[] = {
       {at + "conv1d.weight", {32, 1, 4}, "shape [32, 1, 4], expected [32, 1, 3]"},
@@ -401,19 +380,19 @@ TEST(HfQwen35Test, WrongTensorsOfDeltaRulesAreNamed) {
       {"model.layers.1.self_attn.q_proj.weight", {16, 12}, "shape [16, 12], expected [32, 12]"},
       {at + "in_proj_qkvz.weight", {44, 12}, "is unexpected"}};
   for (const auto& [name, shape, message] : wrong) {
-    Shapes shapes = right;
+    TensorShapes shapes = right;
     shapes[name] = shape;
-    const std::string got = opening_of(tiny_delta_config(false), tiny_tensors_of(shapes));
+    const std::string got = opening_error(tiny_delta_config(false).dump(), tiny_tensors_of(shapes));
     EXPECT_THAT(got, HasSubstr(message));
     EXPECT_THAT(got, HasSubstr(name));
   }
-  Shapes missing = right;
+  TensorShapes missing = right;
   missing.erase(at + "in_proj_a.weight");
-  EXPECT_THAT(opening_of(tiny_delta_config(false), tiny_tensors_of(missing)),
+  EXPECT_THAT(opening_error(tiny_delta_config(false).dump(), tiny_tensors_of(missing)),
               HasSubstr("in_proj_a.weight\" is missing, expected [4, 12]"));
-  Shapes groups = tiny_shapes("model.", true);
+  TensorShapes groups = tiny_shapes("model.", true);
   groups[at + "in_proj_ba.weight"] = {4, 12};
-  EXPECT_THAT(opening_of(tiny_delta_config(true), tiny_tensors_of(groups)),
+  EXPECT_THAT(opening_error(tiny_delta_config(true).dump(), tiny_tensors_of(groups)),
               HasSubstr("shape [4, 12], expected [8, 12]"));
 }
 

@@ -12,6 +12,7 @@
 #include "import/hf/hf_config.h"
 #include "import/hf/hf_model.h"
 #include "import/testing/hf_folder.h"
+#include "import/testing/opened_model.h"
 #include "import/testing/published_config.h"
 
 namespace qsf {
@@ -190,67 +191,54 @@ TEST(HfStateFamiliesTest, AnyValueGivesAStatus) {
 
 // Two layers of a model of 12 columns, 3 heads and 7 rows of an FFN.
 TEST(HfStateFamiliesTest, Lfm2HasAConvolutionInPlaceOfAttention) {
-  const std::map<std::string, std::vector<std::uint64_t>> shapes = {
-      {"model.embed_tokens.weight", {9, 12}},
-      {"model.layers.0.operator_norm.weight", {12}},
-      {"model.layers.0.conv.in_proj.weight", {36, 12}},
-      {"model.layers.0.conv.in_proj.bias", {36}},
-      {"model.layers.0.conv.conv.weight", {12, 1, 4}},
-      {"model.layers.0.conv.conv.bias", {12}},
-      {"model.layers.0.conv.out_proj.weight", {12, 12}},
-      {"model.layers.0.conv.out_proj.bias", {12}},
-      {"model.layers.0.ffn_norm.weight", {12}},
-      {"model.layers.0.feed_forward.w1.weight", {7, 12}},
-      {"model.layers.0.feed_forward.w3.weight", {7, 12}},
-      {"model.layers.0.feed_forward.w2.weight", {12, 7}},
-      {"model.layers.1.operator_norm.weight", {12}},
-      {"model.layers.1.self_attn.q_proj.weight", {12, 12}},
-      {"model.layers.1.self_attn.k_proj.weight", {4, 12}},
-      {"model.layers.1.self_attn.v_proj.weight", {4, 12}},
-      {"model.layers.1.self_attn.out_proj.weight", {12, 12}},
-      {"model.layers.1.self_attn.q_layernorm.weight", {4}},
-      {"model.layers.1.self_attn.k_layernorm.weight", {4}},
-      {"model.layers.1.ffn_norm.weight", {12}},
-      {"model.layers.1.feed_forward.w1.weight", {7, 12}},
-      {"model.layers.1.feed_forward.w3.weight", {7, 12}},
-      {"model.layers.1.feed_forward.w2.weight", {12, 7}},
-      {"model.embedding_norm.weight", {12}}};
+  const TensorShapes shapes = {{"model.embed_tokens.weight", {9, 12}},
+                               {"model.layers.0.operator_norm.weight", {12}},
+                               {"model.layers.0.conv.in_proj.weight", {36, 12}},
+                               {"model.layers.0.conv.in_proj.bias", {36}},
+                               {"model.layers.0.conv.conv.weight", {12, 1, 4}},
+                               {"model.layers.0.conv.conv.bias", {12}},
+                               {"model.layers.0.conv.out_proj.weight", {12, 12}},
+                               {"model.layers.0.conv.out_proj.bias", {12}},
+                               {"model.layers.0.ffn_norm.weight", {12}},
+                               {"model.layers.0.feed_forward.w1.weight", {7, 12}},
+                               {"model.layers.0.feed_forward.w3.weight", {7, 12}},
+                               {"model.layers.0.feed_forward.w2.weight", {12, 7}},
+                               {"model.layers.1.operator_norm.weight", {12}},
+                               {"model.layers.1.self_attn.q_proj.weight", {12, 12}},
+                               {"model.layers.1.self_attn.k_proj.weight", {4, 12}},
+                               {"model.layers.1.self_attn.v_proj.weight", {4, 12}},
+                               {"model.layers.1.self_attn.out_proj.weight", {12, 12}},
+                               {"model.layers.1.self_attn.q_layernorm.weight", {4}},
+                               {"model.layers.1.self_attn.k_layernorm.weight", {4}},
+                               {"model.layers.1.ffn_norm.weight", {12}},
+                               {"model.layers.1.feed_forward.w1.weight", {7, 12}},
+                               {"model.layers.1.feed_forward.w3.weight", {7, 12}},
+                               {"model.layers.1.feed_forward.w2.weight", {12, 7}},
+                               {"model.embedding_norm.weight", {12}}};
   Rng rng(3);
-  TestTensors tensors;
-  for (const auto& [name, shape] : shapes) tensors[name] = random_tensor(shape, rng);
+  const TestTensors tensors = random_tensors(shapes, rng);
   const Json config = Json::parse(R"({"architectures":["Lfm2ForCausalLM"],"hidden_size":12,
     "num_hidden_layers":2,"num_attention_heads":3,"num_key_value_heads":1,"vocab_size":9,
     "block_ff_dim":7,"block_auto_adjust_ff_dim":false,"max_position_embeddings":5,
     "conv_L_cache":4,"conv_bias":true,"full_attn_idxs":[1]})");
   const auto open = [&config](const TestTensors& stored) {
-    const TemporaryFolder folder;
-    write_model(folder, config.dump(), stored);
-    auto model = HfModel::open(folder.path());
-    return model ? std::string() : std::string(model.error().message());
+    return opening_error(config.dump(), stored);
   };
   const TemporaryFolder folder;
   write_model(folder, config.dump(), tensors);
   const auto model = HfModel::open(folder.path());
   ASSERT_TRUE(model) << model.error().message();
-  const auto read = [&](SectionKind section, std::uint32_t layer, TensorKind kind) {
-    const auto list = (*model)->tensors(section, layer);
-    const auto found = std::ranges::find(list, kind, &SourceTensor::kind);
-    EXPECT_NE(found, list.end()) << tensor_kind_name(kind);
-    std::vector<float> values(std::size_t{found->rows} * found->cols);
-    const auto index = static_cast<std::size_t>(found - list.begin());
-    EXPECT_TRUE((*model)->read_rows(section, layer, index, 0, values).ok());
-    return values;
-  };
   const auto stored = [&](const char* name) { return tensors.at(name).values; };
-  EXPECT_EQ(read(SectionKind::kLayer, 0, TensorKind::kMixerIn),
+  EXPECT_EQ(tensor_values(**model, SectionKind::kLayer, 0, TensorKind::kMixerIn),
             stored("model.layers.0.conv.in_proj.weight"));
-  EXPECT_EQ(read(SectionKind::kLayer, 0, TensorKind::kMixerOutBias),
+  EXPECT_EQ(tensor_values(**model, SectionKind::kLayer, 0, TensorKind::kMixerOutBias),
             stored("model.layers.0.conv.out_proj.bias"));
-  EXPECT_EQ(read(SectionKind::kLayer, 1, TensorKind::kKNorm),
+  EXPECT_EQ(tensor_values(**model, SectionKind::kLayer, 1, TensorKind::kKNorm),
             stored("model.layers.1.self_attn.k_layernorm.weight"));
-  EXPECT_EQ(read(SectionKind::kFinal, 0, TensorKind::kFinalNorm),
+  EXPECT_EQ(tensor_values(**model, SectionKind::kFinal, 0, TensorKind::kFinalNorm),
             stored("model.embedding_norm.weight"));
-  const std::vector<float> taps = read(SectionKind::kLayer, 0, TensorKind::kConvTaps);
+  const std::vector<float> taps =
+      tensor_values(**model, SectionKind::kLayer, 0, TensorKind::kConvTaps);
   ASSERT_EQ(taps.size(), 48U);
   for (std::size_t i = 0; i < 48; ++i) {
     EXPECT_EQ(taps[i], stored("model.layers.0.conv.conv.weight")[i % 12 * 4 + i / 12]) << i;
@@ -270,45 +258,40 @@ TEST(HfStateFamiliesTest, Lfm2HasAConvolutionInPlaceOfAttention) {
 
 // A dense layer that attends, and one with a convolution and 2 experts of 5 rows.
 TEST(HfStateFamiliesTest, Lfm2MoeHasExpertsInPlaceOfAnFfn) {
-  std::map<std::string, std::vector<std::uint64_t>> shapes = {
-      {"model.embed_tokens.weight", {9, 12}},
-      {"model.layers.0.operator_norm.weight", {12}},
-      {"model.layers.0.self_attn.q_proj.weight", {12, 12}},
-      {"model.layers.0.self_attn.k_proj.weight", {4, 12}},
-      {"model.layers.0.self_attn.v_proj.weight", {4, 12}},
-      {"model.layers.0.self_attn.out_proj.weight", {12, 12}},
-      {"model.layers.0.self_attn.q_layernorm.weight", {4}},
-      {"model.layers.0.self_attn.k_layernorm.weight", {4}},
-      {"model.layers.0.ffn_norm.weight", {12}},
-      {"model.layers.0.feed_forward.w1.weight", {7, 12}},
-      {"model.layers.0.feed_forward.w3.weight", {7, 12}},
-      {"model.layers.0.feed_forward.w2.weight", {12, 7}},
-      {"model.layers.1.operator_norm.weight", {12}},
-      {"model.layers.1.conv.in_proj.weight", {36, 12}},
-      {"model.layers.1.conv.conv.weight", {12, 1, 4}},
-      {"model.layers.1.conv.out_proj.weight", {12, 12}},
-      {"model.layers.1.ffn_norm.weight", {12}},
-      {"model.layers.1.feed_forward.gate.weight", {2, 12}},
-      {"model.layers.1.feed_forward.expert_bias", {2}},
-      {"model.embedding_norm.weight", {12}}};
+  TensorShapes shapes = {{"model.embed_tokens.weight", {9, 12}},
+                         {"model.layers.0.operator_norm.weight", {12}},
+                         {"model.layers.0.self_attn.q_proj.weight", {12, 12}},
+                         {"model.layers.0.self_attn.k_proj.weight", {4, 12}},
+                         {"model.layers.0.self_attn.v_proj.weight", {4, 12}},
+                         {"model.layers.0.self_attn.out_proj.weight", {12, 12}},
+                         {"model.layers.0.self_attn.q_layernorm.weight", {4}},
+                         {"model.layers.0.self_attn.k_layernorm.weight", {4}},
+                         {"model.layers.0.ffn_norm.weight", {12}},
+                         {"model.layers.0.feed_forward.w1.weight", {7, 12}},
+                         {"model.layers.0.feed_forward.w3.weight", {7, 12}},
+                         {"model.layers.0.feed_forward.w2.weight", {12, 7}},
+                         {"model.layers.1.operator_norm.weight", {12}},
+                         {"model.layers.1.conv.in_proj.weight", {36, 12}},
+                         {"model.layers.1.conv.conv.weight", {12, 1, 4}},
+                         {"model.layers.1.conv.out_proj.weight", {12, 12}},
+                         {"model.layers.1.ffn_norm.weight", {12}},
+                         {"model.layers.1.feed_forward.gate.weight", {2, 12}},
+                         {"model.layers.1.feed_forward.expert_bias", {2}},
+                         {"model.embedding_norm.weight", {12}}};
   for (const std::string at :
        {"model.layers.1.feed_forward.experts.0.", "model.layers.1.feed_forward.experts.1."}) {
     shapes[at + "w1.weight"] = shapes[at + "w3.weight"] = {5, 12};
     shapes[at + "w2.weight"] = {12, 5};
   }
   Rng rng(4);
-  TestTensors tensors;
-  for (const auto& [name, shape] : shapes) tensors[name] = random_tensor(shape, rng);
+  const TestTensors tensors = random_tensors(shapes, rng);
   Json config = Json::parse(R"({"architectures":["Lfm2MoeForCausalLM"],"hidden_size":12,
     "num_hidden_layers":2,"num_attention_heads":3,"num_key_value_heads":1,"vocab_size":9,
     "intermediate_size":7,"moe_intermediate_size":5,"num_experts":2,"num_experts_per_tok":1,
     "num_dense_layers":1,"max_position_embeddings":5,"conv_L_cache":4,
     "layer_types":["full_attention","conv"]})");
   const auto open = [&config](const TestTensors& stored) {
-    const TemporaryFolder folder;
-    write_model(folder, config.dump(), stored);
-    auto model = HfModel::open(folder.path());
-    return model ? std::string() : std::string(model.error().message());
+    return opening_error(config.dump(), stored);
   };
   const TemporaryFolder folder;
   write_model(folder, config.dump(), tensors);

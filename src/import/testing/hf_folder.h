@@ -100,6 +100,15 @@ inline TestTensor random_tensor(std::vector<std::uint64_t> shape, Rng& rng) {
   return tensor;
 }
 
+using TensorShapes = std::map<std::string, std::vector<std::uint64_t>>;
+
+// Returns random tensors of these shapes, drawn in the order of their names.
+inline TestTensors random_tensors(const TensorShapes& shapes, Rng& rng) {
+  TestTensors tensors;
+  for (const auto& [name, shape] : shapes) tensors[name] = random_tensor(shape, rng);
+  return tensors;
+}
+
 // A llama of 2 layers, hidden 16, 4 heads of 4, 2 key-value heads, ffn 20, 33 tokens, tied head.
 inline const char* kTinyLlamaConfig = R"({"architectures":["LlamaForCausalLM"],
   "hidden_size":16,"intermediate_size":20,"num_hidden_layers":2,"num_attention_heads":4,
