@@ -87,8 +87,7 @@ std::vector<NamedShape> named_shapes(const ModelSpec& spec, std::uint32_t max_ro
   if (spec.n_experts != 0) {
     add(&DecoderBuffers::scores, "scores", max_rows, spec.n_experts);
     add(&DecoderBuffers::expert_in, "expert_in", max_rows, spec.hidden);
-    add(&DecoderBuffers::expert_out, "expert_out", std::max(max_rows, spec.n_experts_used),
-        spec.hidden);
+    add(&DecoderBuffers::expert_out, "expert_out", max_rows, spec.hidden);
   }
   if (spec.has_state()) {
     add(&DecoderBuffers::mixer_in, "mixer_in", max_rows, spec.mixer_in());
@@ -170,9 +169,7 @@ Decoder::Decoder(const ModelSpec& spec, WeightPager& pager, Backend& backend,
       logit_rows_(logit_rows(max_rows)),
       norms_rows_(has_row_norms(spec)),
       gates_attention_(has_attention_gate(spec)),
-      expert_rows_(spec, max_rows),
-      expert_out_rows_(std::max(max_rows, spec.n_experts_used)),
-      experts_ready_(spec.n_experts) {
+      expert_rows_(spec, max_rows) {
   output_rows_.reserve(max_rows);
   std::uint32_t n_attention = 0;
   for (std::uint32_t layer = 0; layer < spec.n_layers; ++layer) {
@@ -482,8 +479,7 @@ Status Decoder::multiply_rows(const Pass& pass, OperatorKind kind, Buffer in, Ro
   QSF_DCHECK(products.size() <= kMaxProducts);
   std::array<MatmulTarget, kMaxProducts> targets;
   for (std::size_t i = 0; i < products.size(); ++i) {
-    targets[i] = {
-        .out = products[i].out, .first_row = products[i].first_row, .bias = products[i].bias};
+    targets[i] = {.out = products[i].out, .bias = products[i].bias};
   }
   // The product that a tile is of; none: their number.
   const auto target_of = [&](TileId id) {

@@ -46,7 +46,7 @@ struct DecoderBuffers {
   Buffer ffn_normed;  // [rows, hidden]    input of a parallel block's FFN with a norm of its own
   Buffer scores;      // [rows, experts]   the next three with experts
   Buffer expert_in;   // [rows, hidden]    rows of one expert
-  Buffer expert_out;  // [rows or more, hidden]
+  Buffer expert_out;  // [rows, hidden]
   Buffer mixer_in;    // [rows, mixer_in]  the next two with layers that have a state
   Buffer mixed;       // [rows, mixer_out]
   Buffer convolved;   // [rows, conv_channels] of scans and delta rules
@@ -123,7 +123,6 @@ class Decoder {
     std::span<const float> bias;
     Buffer out;
     std::uint32_t expert = MatmulArgs::kNoExpert;  // whose matrix it is
-    std::uint32_t first_row = 0;                   // of `out`
   };
 
   Decoder(const ModelSpec& spec, WeightPager& pager, Backend& backend,
@@ -150,10 +149,7 @@ class Decoder {
   Status route(const Pass& pass, const LayerWeights& w, Buffer in);
   Status run_shared_expert(const Pass& pass, const LayerWeights& w, Buffer in);
   Status run_experts(const Pass& pass, const LayerWeights& w, Buffer in);
-  Status run_expert(const Pass& pass, const ExpertWeights& w, std::uint32_t expert, Buffer in,
-                    std::uint32_t first_row);
-  Status multiply_experts(const Pass& pass, const LayerWeights& w, Buffer in);
-  void add_expert(std::uint32_t expert, std::uint32_t first_row);
+  Status run_expert(const Pass& pass, const ExpertWeights& w, std::uint32_t expert, Buffer in);
   MatmulEpilogue gate_up_epilogue() const noexcept;
   void rotate(std::uint32_t rotation);
   Status add_product(const Pass& pass, OperatorKind kind, Buffer in, const MatrixRef& matrix,
@@ -197,8 +193,6 @@ class Decoder {
   bool gates_attention_;                    // has_attention_gate()
   std::vector<std::uint32_t> places_;       // of each layer among those of its kind of cache
   ExpertRows expert_rows_;
-  std::uint32_t expert_out_rows_;    // of the buffer
-  std::vector<bool> experts_ready_;  // of those that a layer uses
   RoutingHook* routing_hook_ = nullptr;
 };
 

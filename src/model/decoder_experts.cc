@@ -24,38 +24,14 @@ Status Decoder::run_experts(const Pass& pass, const LayerWeights& w, Buffer in) 
   } else {  // while missing experts are read
     QSF_RETURN_IF_ERROR(run_shared_expert(pass, w, in));
   }
-  QSF_RETURN_IF_ERROR(multiply_experts(pass, w, in));
+  for (const ExpertUse& use : expert_rows_.uses()) {
+    QSF_RETURN_IF_ERROR(run_expert(pass, w.experts[use.expert], use.expert, in));
+    pager_.expert_done(w.router.section, use.expert);
+  }
   if (!w.ffn_post_norm.empty()) {
     norm(buffers_.projected, buffers_.projected, w.ffn_post_norm, {});
   }
   backend_.add(buffers_.hidden, buffers_.projected);
-  return ok_status();
-}
-
-// projected += what the chosen experts give. Where the outputs of all of them fit side by side,
-// those in memory are multiplied while the others are read, and added in their order behind that.
-Status Decoder::multiply_experts(const Pass& pass, const LayerWeights& w, Buffer in) {
-  const std::span<const ExpertUse> uses = expert_rows_.uses();
-  const std::uint32_t section = w.router.section;
-  if (expert_rows_.n_assigned() > expert_out_rows_) {
-    for (const ExpertUse& use : uses) {
-      QSF_RETURN_IF_ERROR(run_expert(pass, w.experts[use.expert], use.expert, in, 0));
-      add_expert(use.expert, 0);
-      pager_.expert_done(section, use.expert);
-    }
-    return ok_status();
-  }
-  pager_.keep_ready(section, uses, experts_ready_);
-  for (const bool ready : {true, false}) {
-    for (std::size_t i = 0; i < uses.size(); ++i) {
-      if (experts_ready_[i] != ready) continue;
-      const std::uint32_t expert = uses[i].expert;
-      QSF_RETURN_IF_ERROR(
-          run_expert(pass, w.experts[expert], expert, in, expert_rows_.first_of(expert)));
-      pager_.expert_done(section, expert);
-    }
-  }
-  for (const ExpertUse& use : uses) add_expert(use.expert, expert_rows_.first_of(use.expert));
   return ok_status();
 }
 
@@ -77,9 +53,9 @@ Status Decoder::route(const Pass& pass, const LayerWeights& w, Buffer in) {
   return ok_status();
 }
 
-// expert_out = Wdown(activation(Wgate in) * (Wup in)) of an expert's rows, from row `first_row` on
+// Adds an expert's part to the sums of its rows.
 Status Decoder::run_expert(const Pass& pass, const ExpertWeights& w, std::uint32_t expert,
-                           Buffer in, std::uint32_t first_row) {
+                           Buffer in) {
   const std::span<const std::uint32_t> rows = expert_rows_.rows_of(expert);
   const auto first_other = std::lower_bound(rows.begin(), rows.end(), counts_.n_prompt);
   const RowCounts counts = {.n_prompt = static_cast<std::uint32_t>(first_other - rows.begin()),
@@ -89,14 +65,12 @@ Status Decoder::run_expert(const Pass& pass, const ExpertWeights& w, std::uint32
       {{&w.gate, w.gate_bias, buffers_.gate, expert}, {&w.up, w.up_bias, buffers_.up, expert}}};
   QSF_RETURN_IF_ERROR(multiply_rows(pass, OperatorKind::kGateUp, buffers_.expert_in, counts,
                                     gate_up, gate_up_epilogue()));
-  const Product down = {&w.down, w.down_bias, buffers_.expert_out, expert, first_row};
-  return multiply_rows(pass, OperatorKind::kDown, buffers_.gate, counts, {&down, 1}, {});
-}
-
-// Adds an expert's outputs to the sums of its rows.
-void Decoder::add_expert(std::uint32_t expert, std::uint32_t first_row) {
-  backend_.add_to_rows(buffers_.projected, buffers_.expert_out, first_row,
-                       expert_rows_.rows_of(expert), expert_rows_.weights_of(expert));
+  const Product down = {&w.down, w.down_bias, buffers_.expert_out, expert};
+  QSF_RETURN_IF_ERROR(
+      multiply_rows(pass, OperatorKind::kDown, buffers_.gate, counts, {&down, 1}, {}));
+  backend_.add_to_rows(buffers_.projected, buffers_.expert_out, rows,
+                       expert_rows_.weights_of(expert));
+  return ok_status();
 }
 
 }  // namespace qsf

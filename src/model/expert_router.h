@@ -73,11 +73,6 @@ class ExpertRows {
   // The experts that have rows, ascending. Requires  sort()
   std::span<const ExpertUse> uses() const noexcept { return uses_; }
 
-  // How many experts all rows of the pass take together. Requires  sort()
-  std::uint32_t n_assigned() const noexcept { return ends_.back(); }
-  // How many of these are of experts before this one.
-  std::uint32_t first_of(std::uint32_t expert) const noexcept { return ends_[expert]; }
-
   // The rows that an expert takes, ascending, and its weight in each. Requires  sort()
   std::span<const std::uint32_t> rows_of(std::uint32_t expert) const noexcept;
   std::span<const float> weights_of(std::uint32_t expert) const noexcept;

@@ -376,11 +376,11 @@ class Backend : public SubmittedWork {
   virtual void gate(BufferColumns gate, BufferColumns by, std::uint32_t n_cols,
                     ActivationKind activation) = 0;
   // Row i of `to` becomes row rows[i] of `from`, and row rows[i] of `to` gains factors[i] times row
-  // first + i of `from`, which is scaled in place: the rows of an expert. Requires  buffers of
-  // equal widths; rows ascend
+  // i of `from`, which is scaled in place: the rows of an expert. Requires  buffers of equal
+  // widths; rows ascend
   virtual void gather_rows(Buffer from, Buffer to, std::span<const std::uint32_t> rows) = 0;
-  virtual void add_to_rows(Buffer to, Buffer from, std::uint32_t first,
-                           std::span<const std::uint32_t> rows, std::span<const float> factors) = 0;
+  virtual void add_to_rows(Buffer to, Buffer from, std::span<const std::uint32_t> rows,
+                           std::span<const float> factors) = 0;
   // Copies a page of every layer, when a forked sequence appends to it.
   virtual void copy_page(std::uint32_t from_page, std::uint32_t to_page) = 0;
   // Moves rows of every layer between two passes: accepted drafts to the end of their sequence

@@ -375,8 +375,8 @@ void CpuBackend::gather_rows(Buffer from, Buffer to, std::span<const std::uint32
            [&](std::uint32_t i) { std::copy_n(in.row(rows[i]), in.n_cols, out.row(i)); });
 }
 
-void CpuBackend::add_to_rows(Buffer to, Buffer from, std::uint32_t first,
-                             std::span<const std::uint32_t> rows, std::span<const float> factors) {
+void CpuBackend::add_to_rows(Buffer to, Buffer from, std::span<const std::uint32_t> rows,
+                             std::span<const float> factors) {
   const Observation observed(*this, OperatorKind::kResidual, from, to, kernels_.elementwise.name);
   const OperatorTimer timer(profile_[OperatorKind::kResidual]);
   const Matrix& out = matrix(to);
@@ -385,8 +385,8 @@ void CpuBackend::add_to_rows(Buffer to, Buffer from, std::uint32_t first,
   activation_rows_.invalidate(to.id);
   activation_rows_.invalidate(from.id);
   for_rows(static_cast<std::uint32_t>(rows.size()), [&](std::uint32_t i) {
-    kernels_.elementwise.scale(in.row(first + i), factors[i], in.n_cols);
-    kernels_.elementwise.add_in_place(out.row(rows[i]), in.row(first + i), in.n_cols);
+    kernels_.elementwise.scale(in.row(i), factors[i], in.n_cols);
+    kernels_.elementwise.add_in_place(out.row(rows[i]), in.row(i), in.n_cols);
   });
 }
 

@@ -83,7 +83,7 @@ class CpuBackend final : public Backend {
   void gate(BufferColumns gate, BufferColumns by, std::uint32_t n_cols,
             ActivationKind activation) override;
   void gather_rows(Buffer from, Buffer to, std::span<const std::uint32_t> rows) override;
-  void add_to_rows(Buffer to, Buffer from, std::uint32_t first, std::span<const std::uint32_t> rows,
+  void add_to_rows(Buffer to, Buffer from, std::span<const std::uint32_t> rows,
                    std::span<const float> factors) override;
   void copy_page(std::uint32_t from_page, std::uint32_t to_page) override;
   void move_rows(std::span<const RowMove> moves) override;

@@ -41,7 +41,7 @@ std::uint64_t ExpertCache::heap_bytes(std::uint32_t n_experts, std::uint32_t n_s
 }
 
 void ExpertCache::start_pass() noexcept {
-  for (Expert& expert : experts_) expert.wanted = expert.kept = false;
+  for (Expert& expert : experts_) expert.wanted = false;
   unit_ *= growth_;
   if (unit_ < kLargestUnit) return;
   for (Expert& expert : experts_) expert.score /= unit_;
@@ -83,7 +83,7 @@ ExpertSlot ExpertCache::find_slot(ExpertId id) const noexcept {
     if (slot.bytes < expert.bytes) continue;
     if (slot.expert == kNoExpert) return s;
     const Expert& other = experts_[slot.expert];
-    if (other.holds != 0 || other.kept) continue;
+    if (other.holds != 0) continue;
     if (from_read_once && !other.read_once) continue;
     if (other.wanted) {
       const bool later = slot.expert > id;

@@ -72,10 +72,7 @@ class ExpertCache {
   void start_pass() noexcept;
   // The pass will use an expert. It stays until done(), where there is another one to leave.
   void want(ExpertId id, float heat) noexcept;
-  // A wanted expert that is in memory stays until done(), though one that is wanted sooner finds no
-  // other slot.
-  void keep(ExpertId id) noexcept { experts_[id].kept = true; }
-  void done(ExpertId id) noexcept { experts_[id].wanted = experts_[id].kept = false; }
+  void done(ExpertId id) noexcept { experts_[id].wanted = false; }
   bool is_wanted(ExpertId id) const noexcept { return experts_[id].wanted; }
   // A read or a user of one of its tiles: it stays until as many release().
   void hold(ExpertId id) noexcept { ++experts_[id].holds; }
@@ -100,7 +97,6 @@ class ExpertCache {
     ExpertSlot slot = kNoExpertSlot;
     std::uint32_t holds = 0;
     bool wanted = false;
-    bool kept = false;
     bool read_once = false;
   };
   bool can_leave(ExpertId id) const noexcept {

@@ -107,22 +107,6 @@ TEST(ExpertCacheTest, OfExpertsWantedLaterTheLastOneLeaves) {
   EXPECT_EQ(cache.find_slot(7), cache.slot_of(1));
 }
 
-TEST(ExpertCacheTest, AKeptExpertStaysUntilItIsDone) {
-  ExpertCache cache = make_cache(10, 3);
-  use(cache, {5, 6, 7});
-  cache.start_pass();
-  for (const ExpertId id : {1U, 5U, 6U, 7U}) cache.want(id, 1.0F);
-  cache.keep(7);
-  EXPECT_EQ(cache.find_slot(1), cache.slot_of(6));
-  cache.keep(5);
-  cache.keep(6);
-  EXPECT_EQ(cache.find_slot(1), kNoExpertSlot);
-  cache.done(7);
-  EXPECT_EQ(cache.find_slot(1), cache.slot_of(7));
-  cache.start_pass();
-  EXPECT_NE(cache.find_slot(1), kNoExpertSlot);
-}
-
 TEST(ExpertCacheTest, WhatAPromptReadsOnceTakesFewSlots) {
   ExpertCache cache = make_cache(40, 10);
   std::vector<ExpertId> hot = {30, 31, 32, 33, 34, 35, 36, 37, 38, 39};

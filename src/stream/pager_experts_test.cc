@@ -237,35 +237,6 @@ TEST_F(PagerExpertsTest, ThreeExpertsInMemoryAreEnough) {
   run_pass(pager, {{0}, {0}, {0}, {1, 2, 6, 7, 8}}, 0.0F);
 }
 
-// Experts that are in memory are multiplied first, the last of them before all others: a missing
-// one must not take its slot meanwhile.
-TEST_F(PagerExpertsTest, ExpertsInMemoryStayUntilTheyAreDone) {
-  auto opened = open_pager(reader_, {.limits = {.bytes = whole().least_bytes}}).value();
-  WeightPager& pager = *opened.pager;
-  const std::uint32_t section = layer_section(3);
-  std::vector<bool> ready(4);
-  for (int pass = 0; pass < 50; ++pass) {
-    run_pass(pager, {{0}, {0}, {0}, {6, 7, 8}});
-    pager.start_pass(pager.plan_of(0, kLayers, false));
-    const std::vector<ExpertUse> uses = {
-        {1, 1.0F, true}, {6, 1.0F, true}, {7, 1.0F, true}, {8, 1.0F, true}};
-    pager.want_experts(section, uses);
-    pager.keep_ready(section, uses, ready);
-    // A reader may come meanwhile.
-    for (int i = 0; i < 500; ++i) std::this_thread::yield();
-    const auto use = [&](std::size_t i) {
-      for (const TileId id : tiles_of(pager, 3, true, uses[i].expert)) take(pager, id);
-      pager.expert_done(section, uses[i].expert);
-    };
-    for (std::size_t i = uses.size(); i-- > 0;) {
-      if (ready[i]) use(i);
-    }
-    for (std::size_t i = 0; i < uses.size(); ++i) {
-      if (!ready[i]) use(i);
-    }
-  }
-}
-
 TEST_F(PagerExpertsTest, TilesMayBeAskedForInAnyOrder) {
   const Residency all = whole();
   for (const std::uint64_t limit : {all.least_bytes, everything(all) - 1, everything(all)}) {

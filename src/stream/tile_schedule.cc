@@ -379,19 +379,6 @@ void TileSchedule::want_experts(std::uint32_t section, std::span<const ExpertUse
   wake_readers();
 }
 
-void TileSchedule::keep_ready(std::uint32_t section, std::span<const ExpertUse> uses,
-                              std::vector<bool>& ready) {
-  QSF_CHECK(ready.size() >= uses.size());
-  const Lock lock(mutex_);
-  for (std::size_t i = 0; i < uses.size(); ++i) {
-    const ExpertId expert = table_.expert_of(section, uses[i].expert);
-    ready[i] = std::ranges::all_of(table_.tiles_of_expert(expert), [this](TileId id) {
-      return uses_[id].state == TileState::kReady;
-    });
-    if (ready[i]) experts_.keep(expert);
-  }
-}
-
 void TileSchedule::expert_done(std::uint32_t section, std::uint32_t expert) {
   const Lock lock(mutex_);
   experts_.done(table_.expert_of(section, expert));

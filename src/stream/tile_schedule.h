@@ -88,8 +88,6 @@ class TileSchedule {
   // Announces the experts of a layer that the pass will use, ascending; a second call ends the
   // first. They are read in this order.
   void want_experts(std::uint32_t section, std::span<const ExpertUse> uses);
-  // Finds which of these experts have all their tiles, and keeps those until expert_done().
-  void keep_ready(std::uint32_t section, std::span<const ExpertUse> uses, std::vector<bool>& ready);
   // The pass needs an expert no more.
   void expert_done(std::uint32_t section, std::uint32_t expert);
   // Returns whether a tile that is not being read waits for room in the ring or for a slot.

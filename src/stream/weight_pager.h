@@ -101,14 +101,6 @@ class WeightPager {
   void want_experts(std::uint32_t section, std::span<const ExpertUse> uses) {
     schedule_.want_experts(section, uses);
   }
-  // Finds out which of these experts are in memory, and keeps them there until expert_done(): these
-  // may be multiplied before the others. Without it experts are multiplied in ascending order, for
-  // one may leave for another that is wanted before it.
-  // Shapes    ready [at least uses.size()]
-  void keep_ready(std::uint32_t section, std::span<const ExpertUse> uses,
-                  std::vector<bool>& ready) {
-    schedule_.keep_ready(section, uses, ready);
-  }
   // The pass needs an expert no more; it may leave when its tiles are released.
   void expert_done(std::uint32_t section, std::uint32_t expert) {
     schedule_.expert_done(section, expert);

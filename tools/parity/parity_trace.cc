@@ -270,12 +270,11 @@ void ParityObserver::record(const qsf::OperatorEvent& event) {
 // A matrix may arrive in several products; the last of them leaves the whole result, which replaces
 // what was taken before.
 void ParityObserver::add_point(qsf::Backend& backend, const qsf::OperatorEvent& event,
-                               const std::string& name, std::int32_t layer, qsf::Buffer buffer,
-                               std::uint32_t first_row) {
+                               const std::string& name, std::int32_t layer, qsf::Buffer buffer) {
   TracePoint point = {.pass = pass_, .layer = layer, .name = name, .n_rows = event.n_rows};
   TracePointSum sum;
   for (std::uint32_t row = 0; row < event.n_rows; ++row) {
-    const std::span<const float> values = backend.read_row(buffer, first_row + row);
+    const std::span<const float> values = backend.read_row(buffer, row);
     point.n_cols = static_cast<std::uint32_t>(values.size());
     sum.add(values);
   }
@@ -306,7 +305,7 @@ void ParityObserver::trace(qsf::Backend& backend, const qsf::OperatorEvent& even
     }
     for (std::size_t i = 0; i < event.product->targets.size(); ++i) {
       add_point(backend, event, matrix_name(event.kind, i, *event.product), layer_,
-                event.product->targets[i].out, event.product->targets[i].first_row);
+                event.product->targets[i].out);
     }
     return;
   }

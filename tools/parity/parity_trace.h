@@ -139,7 +139,7 @@ class ParityObserver final : public qsf::OperatorObserver {
                   std::optional<KernelWeights> weights);
   void trace(qsf::Backend& backend, const qsf::OperatorEvent& event);
   void add_point(qsf::Backend& backend, const qsf::OperatorEvent& event, const std::string& name,
-                 std::int32_t layer, qsf::Buffer buffer, std::uint32_t first_row = 0);
+                 std::int32_t layer, qsf::Buffer buffer);
   std::string layer_name(const std::string& name) const;
 
   Options options_;

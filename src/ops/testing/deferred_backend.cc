@@ -201,12 +201,11 @@ void DeferredBackend::gather_rows(Buffer from, Buffer to, std::span<const std::u
   });
 }
 
-void DeferredBackend::add_to_rows(Buffer to, Buffer from, std::uint32_t first,
-                                  std::span<const std::uint32_t> rows,
+void DeferredBackend::add_to_rows(Buffer to, Buffer from, std::span<const std::uint32_t> rows,
                                   std::span<const float> factors) {
-  submit([this, to, from, first, list = std::vector<std::uint32_t>(rows.begin(), rows.end()),
+  submit([this, to, from, list = std::vector<std::uint32_t>(rows.begin(), rows.end()),
           values = std::vector<float>(factors.begin(), factors.end())] {
-    cpu_.add_to_rows(to, from, first, list, values);
+    cpu_.add_to_rows(to, from, list, values);
   });
 }
 
