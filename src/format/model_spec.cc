@@ -579,51 +579,6 @@ std::uint32_t ModelSpec::widest_ffn() const noexcept {
   return std::max({dense ? ffn : 0U, expert_ffn, shared_ffn});
 }
 
-std::string_view activation_name(Activation activation) noexcept {
-  switch (activation) {
-    case Activation::kGeluTanh: return "gelu_tanh";
-    case Activation::kGeluErf: return "gelu_erf";
-    case Activation::kSilu: return "silu";
-    case Activation::kRelu: return "relu";
-    case Activation::kReluSquared: return "relu_squared";
-    case Activation::kSwishClamped: return "swish_clamped";
-  }
-  return "unknown";
-}
-
-std::string_view norm_type_name(NormType type) noexcept {
-  return type == NormType::kLayerNorm ? "layer_norm" : "rms_norm";
-}
-
-std::string_view position_encoding_name(PositionEncoding encoding) noexcept {
-  switch (encoding) {
-    case PositionEncoding::kLearned: return "learned";
-    case PositionEncoding::kRope: return "rope";
-    case PositionEncoding::kAlibi: return "alibi";
-  }
-  return "unknown";
-}
-
-std::string_view expert_scoring_name(ExpertScoring scoring) noexcept {
-  switch (scoring) {
-    case ExpertScoring::kSoftmax: return "softmax";
-    case ExpertScoring::kSigmoid: return "sigmoid";
-    case ExpertScoring::kSparsemixer: return "sparsemixer";
-  }
-  return "unknown";
-}
-
-std::string_view rope_scaling_name(RopeScaling scaling) noexcept {
-  switch (scaling) {
-    case RopeScaling::kNone: return "none";
-    case RopeScaling::kLinear: return "linear";
-    case RopeScaling::kLlama3: return "llama3";
-    case RopeScaling::kLongrope: return "longrope";
-    case RopeScaling::kYarn: return "yarn";
-  }
-  return "unknown";
-}
-
 std::uint32_t ModelSpec::n_attention_layers() const noexcept {
   if (layer_mixers.empty()) return n_layers;
   return static_cast<std::uint32_t>(std::count(layer_mixers.begin(), layer_mixers.end(),

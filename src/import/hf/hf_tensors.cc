@@ -4,6 +4,7 @@
 
 #include "base/check.h"
 #include "import/hf/hf_qwen35_tensors.h"
+#include "import/hf/hf_state_tensors.h"
 
 namespace qsf {
 namespace {
@@ -595,66 +596,6 @@ constexpr TensorPlace kBitnet1bitLayer[] = {{K::kAttnNorm, "input_layernorm.weig
                                             {K::kFfnUp, "mlp.up_proj.weight"},
                                             {K::kFfnSubNorm, "mlp.ffn_layernorm.weight"},
                                             {K::kFfnDown, "mlp.down_proj.weight"}};
-
-// Granite 4 H: a selective scan in place of attention, with or without experts.
-constexpr TensorPlace kGranite4StateLayer[] = {
-    {K::kAttnNorm, "input_layernorm.weight"},
-    {K::kMixerIn, "mamba.in_proj.weight"},
-    {K::kMixerInBias, "mamba.in_proj.bias", S::kPlain, P::kMixerBias},
-    {K::kConvTaps, "mamba.conv1d.weight", S::kConvTaps},
-    {K::kConvBias, "mamba.conv1d.bias", S::kPlain, P::kConvBias},
-    {K::kScanDecay, "mamba.A_log", S::kDecayLog},
-    {K::kScanBias, "mamba.dt_bias"},
-    {K::kScanSkip, "mamba.D"},
-    {K::kScanNorm, "mamba.norm.weight"},
-    {K::kMixerOut, "mamba.out_proj.weight"},
-    {K::kMixerOutBias, "mamba.out_proj.bias", S::kPlain, P::kMixerBias},
-    {K::kFfnNorm, "post_attention_layernorm.weight"},
-    {K::kFfnGate, "shared_mlp.input_linear.weight", S::kFusedGateUp, P::kDense},
-    {K::kFfnUp, "shared_mlp.input_linear.weight", S::kFusedGateUp, P::kDense},
-    {K::kFfnDown, "shared_mlp.output_linear.weight", S::kPlain, P::kDense},
-    {K::kRouter, "block_sparse_moe.router.layer.weight", S::kPlain, P::kExperts},
-    {K::kSharedGate, "shared_mlp.input_linear.weight", S::kFusedGateUp, P::kShared},
-    {K::kSharedUp, "shared_mlp.input_linear.weight", S::kFusedGateUp, P::kShared},
-    {K::kSharedDown, "shared_mlp.output_linear.weight", S::kPlain, P::kShared}};
-
-// LFM2: some layers attend, the others have a convolution; some have experts.
-constexpr TensorPlace kLfm2Layer[] = {
-    {K::kAttnNorm, "operator_norm.weight"},
-    {K::kAttnQ, "self_attn.q_proj.weight"},
-    {K::kQNorm, "self_attn.q_layernorm.weight"},
-    {K::kAttnK, "self_attn.k_proj.weight"},
-    {K::kKNorm, "self_attn.k_layernorm.weight"},
-    {K::kAttnV, "self_attn.v_proj.weight"},
-    {K::kAttnO, "self_attn.out_proj.weight"},
-    {K::kFfnNorm, "ffn_norm.weight"},
-    {K::kFfnGate, "feed_forward.w1.weight", S::kPlain, P::kDense},
-    {K::kFfnUp, "feed_forward.w3.weight", S::kPlain, P::kDense},
-    {K::kFfnDown, "feed_forward.w2.weight", S::kPlain, P::kDense},
-    {K::kRouter, "feed_forward.gate.weight", S::kPlain, P::kExperts},
-    {K::kRouterCorrection, "feed_forward.expert_bias", S::kPlain, P::kRouterCorrection}};
-constexpr TensorPlace kLfm2StateLayer[] = {
-    {K::kAttnNorm, "operator_norm.weight"},
-    {K::kMixerIn, "conv.in_proj.weight"},
-    {K::kMixerInBias, "conv.in_proj.bias", S::kPlain, P::kMixerBias},
-    {K::kConvTaps, "conv.conv.weight", S::kConvTaps},
-    {K::kConvBias, "conv.conv.bias", S::kPlain, P::kConvBias},
-    {K::kMixerOut, "conv.out_proj.weight"},
-    {K::kMixerOutBias, "conv.out_proj.bias", S::kPlain, P::kMixerBias},
-    {K::kFfnNorm, "ffn_norm.weight"},
-    {K::kFfnGate, "feed_forward.w1.weight", S::kPlain, P::kDense},
-    {K::kFfnUp, "feed_forward.w3.weight", S::kPlain, P::kDense},
-    {K::kFfnDown, "feed_forward.w2.weight", S::kPlain, P::kDense},
-    {K::kRouter, "feed_forward.gate.weight", S::kPlain, P::kExperts},
-    {K::kRouterCorrection, "feed_forward.expert_bias", S::kPlain, P::kRouterCorrection}};
-constexpr TensorPlace kLfm2Experts[] = {{K::kExpertGate, "feed_forward.experts.*.w1.weight"},
-                                        {K::kExpertUp, "feed_forward.experts.*.w3.weight"},
-                                        {K::kExpertDown, "feed_forward.experts.*.w2.weight"}};
-constexpr TensorPlace kLfm2StackedExperts[] = {
-    {K::kExpertGate, "feed_forward.experts.gate_up_proj", S::kStackedGateUp},
-    {K::kExpertUp, "feed_forward.experts.gate_up_proj", S::kStackedGateUp},
-    {K::kExpertDown, "feed_forward.experts.down_proj", S::kStacked}};
-constexpr TensorPlace kLfm2Final[] = {{K::kFinalNorm, "embedding_norm.weight"}};
 
 constexpr TensorTable kTables[] = {
     {"gpt2", "transformer.", "h.", kGpt2Embedding, kGpt2Layer, kLnFinal},
