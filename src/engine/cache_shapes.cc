@@ -12,7 +12,8 @@ KvShape kv_shape(const ModelSpec& spec, const EngineOptions& options) {
           .head_dim = spec.head_dim,
           .k_type = options.k_type,
           .v_type = spec.has_latent() ? options.k_type : options.v_type,
-          .keys_are_values = spec.has_latent()};
+          .keys_are_values = spec.has_latent(),
+          .by_layer = spec.layer_heads};
 }
 
 StateShape state_shape(const ModelSpec& spec) noexcept {

@@ -594,6 +594,7 @@ PassLimits pass_limits(const ModelSpec& spec, const EngineOptions& options,
       .n_heads = spec.n_heads,
       .n_kv_heads = spec.n_kv_heads,
       .head_dim = spec.head_dim,
+      .heads_by_layer = spec.layer_heads,
       .rope_dims = spec.positions == PositionEncoding::kRope ? spec.rope_dims() : 0,
       .n_rotations = local_rope_inverse_frequencies(spec).empty() ? 1U : 2U,
       .max_cols = Decoder::max_product_cols(spec),
@@ -628,6 +629,9 @@ Status check_layers(const char* option, const EngineOptions& options, const Mode
   if (has_attention_sinks(spec)) {
     return unsupported("%s: this model's heads have sinks, scores without a value; use full",
                        option);
+  }
+  if (!spec.layer_heads.empty()) {
+    return unsupported("%s: this model's layers have heads of different widths; use full", option);
   }
   const std::uint32_t context = asked_context(options, spec);
   for (std::uint32_t layer = 0; layer < spec.n_layers; ++layer) {

@@ -86,9 +86,10 @@ class SessionReader {
   Status evict_as(const Section& section) const;
   Status check_positions(const Section& section, std::span<const HeldPage> pages) const;
   Status read_layers(std::span<const HeldPage> pages);
-  Status read_layer(const Section& section, const KvLayerPages& to,
+  Status read_layer(const Section& section, const KvShape& shape, const KvLayerPages& to,
                     std::span<const HeldPage> pages) const;
-  Status check_page(const Section& section, std::size_t number, const std::byte* page) const;
+  static Status check_page(const Section& section, const KvShape& shape, std::size_t number,
+                           const std::byte* page);
 
   const Section* find(std::string_view name) const noexcept;
   Result<const Section*> required(std::string_view name) const;
@@ -562,7 +563,7 @@ Status SessionReader::read_layers(std::span<const HeldPage> pages) {
   const KvShape& shape = store.shape();
   for (std::uint32_t layer = 0; layer < shape.n_layers; ++layer) {
     QSF_ASSIGN_OR_RETURN(const Section* section, required(layer_name(layer)));
-    const std::uint64_t expected = pages.size() * shape.layer_bytes();
+    const std::uint64_t expected = pages.size() * shape.of_layer(layer).layer_bytes();
     if (section->bytes != expected) return wrong_bytes(*section, expected);
   }
   const std::size_t n_others =
@@ -581,10 +582,11 @@ Status SessionReader::read_layers(std::span<const HeldPage> pages) {
       return cancelled("loading was cancelled");
     const KvLayerPages to = store.acquire_layer(layer);
     QSF_RETURN_IF_ERROR(store.status());
-    Status status = read_layer(*find(layer_name(layer)), to, pages);
+    const KvShape of_layer = shape.of_layer(layer);
+    Status status = read_layer(*find(layer_name(layer)), of_layer, to, pages);
     if (!status.ok()) {
       for (const HeldPage& saved : pages) {
-        std::memset(to.page(saved.page), 0, static_cast<std::size_t>(shape.layer_bytes()));
+        std::memset(to.page(saved.page), 0, static_cast<std::size_t>(of_layer.layer_bytes()));
       }
       return status;
     }
@@ -594,9 +596,9 @@ Status SessionReader::read_layers(std::span<const HeldPage> pages) {
   return store.end_pass();
 }
 
-Status SessionReader::read_layer(const Section& section, const KvLayerPages& to,
-                                 std::span<const HeldPage> pages) const {
-  const std::uint64_t page_bytes = place_.store.shape().layer_bytes();
+Status SessionReader::read_layer(const Section& section, const KvShape& shape,
+                                 const KvLayerPages& to, std::span<const HeldPage> pages) const {
+  const std::uint64_t page_bytes = shape.layer_bytes();
   std::uint32_t crc = 0;
   for (std::size_t i = 0; i < pages.size(); ++i) {
     const MutableByteSpan bytes = {to.page(pages[i].page), static_cast<std::size_t>(page_bytes)};
@@ -605,14 +607,13 @@ Status SessionReader::read_layer(const Section& section, const KvLayerPages& to,
   }
   QSF_RETURN_IF_ERROR(compare_crc(section, crc));
   for (std::size_t i = 0; i < pages.size(); ++i) {
-    QSF_RETURN_IF_ERROR(check_page(section, i, to.page(pages[i].page)));
+    QSF_RETURN_IF_ERROR(check_page(section, shape, i, to.page(pages[i].page)));
   }
   return ok_status();
 }
 
-Status SessionReader::check_page(const Section& section, std::size_t number,
-                                 const std::byte* page) const {
-  const KvShape& shape = place_.store.shape();
+Status SessionReader::check_page(const Section& section, const KvShape& shape, std::size_t number,
+                                 const std::byte* page) {
   for (std::uint32_t head = 0; head < shape.n_kv_heads; ++head) {
     for (const KvPart part : {KvPart::kKeys, KvPart::kValues}) {
       const ByteSpan block = {page + shape.block_offset(head, part),

@@ -223,6 +223,7 @@ Status write_layers(SectionWriter& writer, const SessionPlace& place,
   place.store.begin_pass({&behind, 1}, place.kv, place.cancel);
   for (std::uint32_t layer = 0; layer < shape.n_layers; ++layer) {
     if (place.cancel != nullptr && place.cancel->load()) return cancelled("saving was cancelled");
+    const KvShape of_layer = shape.of_layer(layer);
     const KvLayerPages held = place.store.acquire_layer(layer);
     QSF_RETURN_IF_ERROR(place.store.status());
     writer.begin(layer_name(layer));
@@ -231,8 +232,8 @@ Status write_layers(SectionWriter& writer, const SessionPlace& place,
       const std::uint32_t n_used = std::min(n_slots - saved.first_slot, kKvPageSlots);
       QSF_RETURN_IF_ERROR(
           n_used == kKvPageSlots
-              ? writer.append({bytes, static_cast<std::size_t>(shape.layer_bytes())})
-              : write_partial_page(writer, shape, n_used, bytes, block));
+              ? writer.append({bytes, static_cast<std::size_t>(of_layer.layer_bytes())})
+              : write_partial_page(writer, of_layer, n_used, bytes, block));
     }
     writer.end();
     place.store.release_layer(layer);

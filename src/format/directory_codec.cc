@@ -214,7 +214,7 @@ Result<SectionDirectory> parse_directory(const File& file, const ModelSpec& spec
     }
     directory.tensors.push_back(*tensor);
   }
-  const Status valid = check_tensors(spec, directory.kind, directory.tensors);
+  const Status valid = check_tensors(spec, directory.kind, directory.layer, directory.tensors);
   if (!valid.ok()) return Status(StatusCode::kCorrupt, valid.message());
   if (common_type(directory.tensors) != place.default_type) {
     return corrupt("weight type %u of the section is not that of its tensors, expected %u",

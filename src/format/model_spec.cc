@@ -10,6 +10,7 @@
 
 #include "base/check.h"
 #include "base/utf8_text.h"
+#include "format/layer_shapes.h"
 #include "format/qsf_layout.h"
 #include "format/spec_keys.h"
 
@@ -45,9 +46,13 @@ Status check_positive(const char* name, float value, bool zero_allowed) {
 Status check_expert_layers(const ModelSpec& s) {
   QSF_RETURN_IF_ERROR(check_range({"shared ffn", s.shared_ffn, 0, 1U << 24}));
   if (s.n_experts == 0) {
-    if (!s.expert_renormalised && s.expert_layers.empty() && s.shared_ffn == 0) return ok_status();
+    if (!s.expert_renormalised && s.expert_layers.empty() && s.shared_ffn == 0 &&
+        !s.experts_beside_ffn) {
+      return ok_status();
+    }
     return invalid_argument(
-        "renormalised or shared experts, or layers with experts: there are none");
+        "renormalised or shared experts, layers with experts or an FFN beside them: there are "
+        "none");
   }
   if (s.expert_layers.empty()) return ok_status();
   if (s.expert_layers.size() != s.n_layers) {
@@ -519,6 +524,7 @@ Status decode_optional(const Metadata& m, ModelSpec& s) {
   QSF_ASSIGN_OR_RETURN(s.local_rope_theta, m.get_f32(keys::kRopeLocalTheta, s.local_rope_theta));
   QSF_ASSIGN_OR_RETURN(s.qkv_clip, m.get_f32(keys::kAttentionClip, 0.0F));
   QSF_ASSIGN_OR_RETURN(s.query_position_scale, m.get_f32(keys::kAttentionPositionScale, 0.0F));
+  QSF_RETURN_IF_ERROR(decode_layer_shapes(m, s));
   QSF_ASSIGN_OR_RETURN(s.layer_mixers, m.get_u32_array(keys::kMixerLayers));
   QSF_ASSIGN_OR_RETURN(s.conv_taps, m.get_u32(keys::kMixerTaps, 0));
   QSF_ASSIGN_OR_RETURN(s.mixer_heads, m.get_u32(keys::kMixerHeads, 0));
@@ -542,6 +548,7 @@ Status decode_optional(const Metadata& m, ModelSpec& s) {
   QSF_RETURN_IF_ERROR(decode_routing(m, s));
   QSF_RETURN_IF_ERROR(decode_latent(m, s));
   QSF_ASSIGN_OR_RETURN(s.expert_layers, m.get_u32_array(keys::kExpertLayers));
+  QSF_ASSIGN_OR_RETURN(s.experts_beside_ffn, m.get_bool(keys::kExpertBesideFfn, false));
   QSF_ASSIGN_OR_RETURN(s.shared_ffn, m.get_u32(keys::kExpertSharedFfn, 0));
   QSF_ASSIGN_OR_RETURN(s.eos_ids, m.get_u32_array(keys::kEosIds));
   QSF_ASSIGN_OR_RETURN(s.chat_template, m.get_text(keys::kChatTemplate, ""));
@@ -574,8 +581,9 @@ Status check_agreement(ByteSpan h, const Metadata& m, const ModelSpec& s) {
 }  // namespace
 
 std::uint32_t ModelSpec::widest_ffn() const noexcept {
-  const bool dense = n_experts == 0 || std::find(expert_layers.begin(), expert_layers.end(), 0U) !=
-                                           expert_layers.end();
+  const bool dense =
+      n_experts == 0 || experts_beside_ffn ||
+      std::find(expert_layers.begin(), expert_layers.end(), 0U) != expert_layers.end();
   return std::max({dense ? ffn : 0U, expert_ffn, shared_ffn});
 }
 
@@ -599,6 +607,7 @@ Status validate(const ModelSpec& spec) {
   QSF_RETURN_IF_ERROR(check_rope(spec));
   QSF_RETURN_IF_ERROR(check_mixers(spec));
   QSF_RETURN_IF_ERROR(check_latent(spec));
+  QSF_RETURN_IF_ERROR(check_layer_shapes(spec));
   QSF_RETURN_IF_ERROR(check_tokens(spec));
   QSF_RETURN_IF_ERROR(check_texts(spec));
   for (const MetadataEntry& entry : spec.extra.entries()) {
@@ -659,6 +668,7 @@ Metadata encode_spec_metadata(const ModelSpec& spec) {
   set_f32_unless(keys::kRopeLocalTheta, spec.local_rope_theta, 10000.0F);
   set_f32_unless(keys::kAttentionClip, spec.qkv_clip, 0.0F);
   set_f32_unless(keys::kAttentionPositionScale, spec.query_position_scale, 0.0F);
+  encode_layer_shapes(spec, m);
   if (!spec.layer_mixers.empty()) {
     m.set_u32_array(keys::kMixerLayers, spec.layer_mixers, true);
     m.set_u32(keys::kMixerTaps, spec.conv_taps, true);
@@ -692,6 +702,7 @@ Metadata encode_spec_metadata(const ModelSpec& spec) {
   set_u32_unless(keys::kExpertGroups, spec.expert_groups, 1);
   set_u32_unless(keys::kExpertGroupsUsed, spec.expert_groups_used, 1);
   if (!spec.expert_layers.empty()) m.set_u32_array(keys::kExpertLayers, spec.expert_layers, true);
+  if (spec.experts_beside_ffn) m.set_bool(keys::kExpertBesideFfn, true, true);
   set_u32_unless(keys::kExpertSharedFfn, spec.shared_ffn, 0);
   set_u32_unless(keys::kLatentColumns, spec.latent_dim, 0);
   set_u32_unless(keys::kLatentQueryColumns, spec.latent_query_dim, 0);

@@ -19,6 +19,7 @@
 #include "base/status.h"
 #include "format/metadata.h"
 #include "quant/block_format.h"
+#include "quant/kv_heads.h"
 
 namespace qsf {
 
@@ -38,7 +39,7 @@ enum class RopeScaling : std::uint8_t { kNone, kLinear, kLlama3, kLongrope, kYar
 enum class LayerRope : std::uint8_t {
   kNone = 0,   // nothing
   kMain = 1,   // ModelSpec::rope
-  kLocal = 2,  // the same columns with ModelSpec::local_rope_theta, unscaled
+  kLocal = 2,  // the same columns with ModelSpec::local_rope_theta, unscaled, every pair
 };
 // What mixes the positions of a layer. All but attention carry a state from row to row.
 enum class LayerMixer : std::uint8_t {
@@ -81,7 +82,22 @@ struct RopeSpec {
   float beta_fast = 32.0F;
   float beta_slow = 1.0F;
   bool truncate = true;  // the bounds between them are whole pairs
+  // The first pairs that turn, of kNone and kLinear alone; the others keep their values; 0: all
+  std::uint32_t n_turning = 0;
   friend bool operator==(const RopeSpec&, const RopeSpec&) = default;
+};
+
+// The attention of one layer.
+struct AttentionShape {
+  std::uint32_t n_heads = 0;
+  std::uint32_t n_kv_heads = 0;
+  std::uint32_t head_dim = 0;    // of what the cache holds
+  std::uint32_t query_dim = 0;   // of a query as it is stored; head_dim without latent attention
+  std::uint32_t value_dim = 0;   // of what a head gives to the output product; the same
+  bool values_are_keys = false;  // the product of the keys is that of the values as well
+  // Columns of Q and rows of K.
+  constexpr std::uint32_t q_dim() const noexcept { return n_heads * head_dim; }
+  constexpr std::uint32_t kv_dim() const noexcept { return n_kv_heads * head_dim; }
 };
 
 struct ModelSpec {
@@ -118,6 +134,10 @@ struct ModelSpec {
   bool calibrated = false;        // quantised with calibration data
 
   // For architectures that need them; the values below mean "absent".
+  // One a layer, where layers differ; n_kv_heads and head_dim are the largest of any then.
+  std::vector<KvHeads> layer_heads;
+  std::vector<std::uint32_t> key_value_layers;  // 0 or 1 a layer: AttentionShape::values_are_keys
+  bool value_norms = false;     // the values of each head are normalised, without a gain
   bool parallel_block = false;  // attention and FFN read the same normalised input
   // Matrix products of the layers quantise activations to int8 with one scale a row, as in training
   // (BitNet); the head's product does not.
@@ -145,6 +165,7 @@ struct ModelSpec {
   std::uint32_t expert_groups = 1;           // equal ones, of neighbouring experts
   std::uint32_t expert_groups_used = 1;      // that a row's experts come from
   std::vector<std::uint32_t> expert_layers;  // empty: all have experts; else 0 or 1 a layer
+  bool experts_beside_ffn = false;           // layers with experts have an FFN as well
   std::uint32_t shared_ffn = 0;  // of the expert beside the others that takes every row; 0: none
 
   // Latent attention: keys and values of all heads are products of one row of latent_dim columns.
@@ -169,17 +190,35 @@ struct ModelSpec {
 
   Metadata extra;  // all other keys, preserved through reading and writing
 
-  // Columns of Q and rows of K: products cannot overflow in a valid spec.
+  // Columns of Q and rows of K, the most of any layer: products cannot overflow in a valid spec.
   std::uint32_t q_dim() const noexcept { return n_heads * head_dim; }
-  std::uint32_t kv_dim() const noexcept { return n_kv_heads * head_dim; }
+  std::uint32_t kv_dim() const noexcept;
   bool has_latent() const noexcept { return latent_dim != 0; }
+  // Columns of the row that queries are products of.
+  std::uint32_t query_in() const noexcept {
+    return latent_query_dim != 0 ? latent_query_dim : hidden;
+  }
   // Columns of a head's query that are stored, and of what its value and output product share.
   std::uint32_t query_dim() const noexcept {
     return has_latent() ? latent_key_dim + rope_dims() : head_dim;
   }
   std::uint32_t value_dim() const noexcept { return has_latent() ? latent_value_dim : head_dim; }
   std::uint32_t rope_dims() const noexcept { return rope.dims == 0 ? head_dim : rope.dims; }
-  // Whether a layer has experts instead of one FFN. Requires  layer < n_layers
+  // Requires  layer < n_layers
+  AttentionShape attention_of(std::uint32_t layer) const noexcept {
+    const KvHeads heads = layer_heads.empty() ? KvHeads{n_kv_heads, head_dim} : layer_heads[layer];
+    return {.n_heads = n_heads,
+            .n_kv_heads = heads.n_kv_heads,
+            .head_dim = heads.head_dim,
+            .query_dim = has_latent() ? query_dim() : heads.head_dim,
+            .value_dim = has_latent() ? value_dim() : heads.head_dim,
+            .values_are_keys = !key_value_layers.empty() && key_value_layers[layer] != 0};
+  }
+  // Columns of a layer's heads that rotate. Requires  layer < n_layers
+  std::uint32_t rope_dims_of(std::uint32_t layer) const noexcept {
+    return rope.dims == 0 ? attention_of(layer).head_dim : rope.dims;
+  }
+  // Whether a layer has experts, instead of one FFN or beside it. Requires  layer < n_layers
   bool has_experts(std::uint32_t layer) const noexcept {
     return n_experts != 0 && (expert_layers.empty() || expert_layers[layer] != 0);
   }
@@ -220,6 +259,10 @@ struct ModelSpec {
 
   friend bool operator==(const ModelSpec&, const ModelSpec&) = default;
 };
+
+// Sets the heads of every layer, and the most of any; none by layer where all are alike.
+// Requires  one a layer
+void set_layer_heads(std::vector<KvHeads> heads, ModelSpec& spec);
 
 // Checks every range and relation of docs/format-metadata.md.
 // Fails  kInvalidArgument, naming the field

@@ -24,6 +24,7 @@ using testing_support::compressed_model;
 using testing_support::full_model;
 using testing_support::longrope_model;
 using testing_support::minimal_model;
+using testing_support::shaped_spec;
 using testing_support::types_model;
 
 using HeaderBytes = std::array<std::byte, kHeaderBytes>;
@@ -46,6 +47,12 @@ ModelSpec experts_spec() {
   spec.expert_renormalised = true;
   spec.expert_layers = {0, 1};
   spec.shared_ffn = 9;
+  return spec;
+}
+
+ModelSpec beside_spec() {
+  ModelSpec spec = experts_spec();
+  spec.experts_beside_ffn = true;
   return spec;
 }
 
@@ -135,7 +142,8 @@ TEST(ModelSpecTest, SurvivesHeaderAndMetadata) {
   for (const ModelSpec& spec :
        {minimal_model().spec, types_model().spec, compressed_model().spec, full_model().spec,
         longrope_model().spec, int8_rows_spec(), yarn_spec(), experts_spec(), sigmoid_spec(),
-        sparsemixer_spec(), states_spec(), scans_spec(), latent_spec(), delta_rules_spec()}) {
+        sparsemixer_spec(), states_spec(), scans_spec(), latent_spec(), delta_rules_spec(),
+        shaped_spec(), beside_spec()}) {
     ASSERT_TRUE(validate(spec).ok()) << validate(spec).message();
     const Metadata metadata = encode_spec_metadata(spec);
     const auto back = decode_spec(header_of(spec), metadata);
@@ -156,7 +164,7 @@ TEST(ModelSpecTest, TheSmallModelsUseEveryKey) {
     for (const ModelSpec& spec :
          {full_model().spec, types_model().spec, longrope_model().spec, int8_rows_spec(),
           yarn_spec(), experts_spec(), sigmoid_spec(), sparsemixer_spec(), states_spec(),
-          scans_spec(), latent_spec(), delta_rules_spec()}) {
+          scans_spec(), latent_spec(), delta_rules_spec(), shaped_spec(), beside_spec()}) {
       used = used || encode_spec_metadata(spec).contains(key);
     }
     EXPECT_TRUE(used) << key;

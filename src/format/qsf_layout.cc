@@ -76,6 +76,12 @@ std::string_view tensor_kind_name(TensorKind kind) noexcept {
     case TensorKind::kDeltaStep: return "delta_step";
     case TensorKind::kDeltaNorm: return "delta_norm";
     case TensorKind::kAttnGate: return "attn_gate";
+    case TensorKind::kLayerScale: return "layer_scale";
+    case TensorKind::kRouterNorm: return "router_norm";
+    case TensorKind::kExpertScales: return "expert_scales";
+    case TensorKind::kExpertNorm: return "expert_norm";
+    case TensorKind::kDensePostNorm: return "dense_post_norm";
+    case TensorKind::kExpertPostNorm: return "expert_post_norm";
   }
   return "unknown";
 }

@@ -169,12 +169,20 @@ enum class TensorKind : std::uint32_t {
   kDeltaStep = 82,        // of each head's time step
   kDeltaNorm = 83,        // of every head
   kAttnGate = 84,         // of what attention gives
+  kLayerScale = 90,       // one number that multiplies the residual stream behind a layer
+  // Of experts beside an FFN.
+  kRouterNorm = 91,      // of the residual stream, before the router; scores are over sqrt(hidden)
+  kExpertScales = 92,    // multiply the weights of experts
+  kExpertNorm = 93,      // of the residual stream, before the experts
+  kDensePostNorm = 94,   // of what the FFN gives
+  kExpertPostNorm = 95,  // of what the experts give together
 };
 
 // Returns whether `code` is one of the kinds above.
 constexpr bool is_tensor_kind(std::uint32_t code) noexcept {
   return code <= 13 || (code >= 16 && code <= 43) || (code >= 48 && code <= 53) ||
-         (code >= 56 && code <= 64) || (code >= 70 && code <= 74) || (code >= 80 && code <= 84);
+         (code >= 56 && code <= 64) || (code >= 70 && code <= 74) || (code >= 80 && code <= 84) ||
+         (code >= 90 && code <= 95);
 }
 // Returns a name such as "attn_q" or "final_norm_bias".
 std::string_view tensor_kind_name(TensorKind kind) noexcept;

@@ -118,7 +118,7 @@ Status QsfWriter::begin_section(SectionKind kind, std::uint32_t layer,
   const auto with_place = [&](Status status) {
     return std::move(status).with_context(file_.path() + ": " + section_label(kind, layer));
   };
-  Status valid = check_tensors(spec_, kind, tensors);
+  Status valid = check_tensors(spec_, kind, layer, tensors);
   if (!valid.ok()) return with_place(std::move(valid));
   Result<std::vector<TilePlan>> plan = plan_tiles(tensors, options_.tile_bytes);
   if (!plan) return with_place(std::move(plan).error());

@@ -13,12 +13,17 @@ namespace qsf::keys {
 
 inline constexpr const char* kArchitecture = "architecture";
 inline constexpr const char* kAttentionClip = "attention.clip";
+inline constexpr const char* kAttentionHeadDims = "attention.head_dims";
+inline constexpr const char* kAttentionKeyValues = "attention.key_values";
+inline constexpr const char* kAttentionKvHeads = "attention.kv_heads";
 inline constexpr const char* kAttentionPositionScale = "attention.position_scale";
 inline constexpr const char* kAttentionScale = "attention.scale";
 inline constexpr const char* kAttentionSoftCap = "attention.soft_cap";
+inline constexpr const char* kAttentionValueNorms = "attention.value_norms";
 inline constexpr const char* kAttentionWindow = "attention.window";
 inline constexpr const char* kBlockParallel = "block.parallel";
 inline constexpr const char* kEmbeddingScale = "embedding.scale";
+inline constexpr const char* kExpertBesideFfn = "expert.beside_ffn";
 inline constexpr const char* kExpertCount = "expert.count";
 inline constexpr const char* kExpertEpsilon = "expert.epsilon";
 inline constexpr const char* kExpertFfn = "expert.ffn";
@@ -68,18 +73,24 @@ inline constexpr const char* kRopeScaling = "rope.scaling";
 inline constexpr const char* kRopeShortAttentionFactor = "rope.short_attention_factor";
 inline constexpr const char* kRopeShortFactors = "rope.short_factors";
 inline constexpr const char* kRopeTruncate = "rope.truncate";
+inline constexpr const char* kRopeTurning = "rope.turning";
 inline constexpr const char* kSource = "source";
 inline constexpr const char* kChatTemplate = "tokenizer.chat_template";
 inline constexpr const char* kEosIds = "tokenizer.eos_ids";
 
 inline constexpr std::string_view kAll[] = {kArchitecture,
                                             kAttentionClip,
+                                            kAttentionHeadDims,
+                                            kAttentionKeyValues,
+                                            kAttentionKvHeads,
                                             kAttentionPositionScale,
                                             kAttentionScale,
                                             kAttentionSoftCap,
+                                            kAttentionValueNorms,
                                             kAttentionWindow,
                                             kBlockParallel,
                                             kEmbeddingScale,
+                                            kExpertBesideFfn,
                                             kExpertCount,
                                             kExpertEpsilon,
                                             kExpertFfn,
@@ -129,6 +140,7 @@ inline constexpr std::string_view kAll[] = {kArchitecture,
                                             kRopeShortAttentionFactor,
                                             kRopeShortFactors,
                                             kRopeTruncate,
+                                            kRopeTurning,
                                             kSource,
                                             kChatTemplate,
                                             kEosIds};

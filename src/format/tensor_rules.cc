@@ -17,16 +17,17 @@ SectionKind home_of(TensorKind kind) noexcept {
 }
 
 // A norm of queries or keys runs over one head or over all of them.
-bool is_head_norm_shape(const ModelSpec& s, const TensorInfo& t) noexcept {
-  const std::uint32_t all = t.kind == TensorKind::kQNorm ? s.q_dim() : s.kv_dim();
-  return t.cols == s.head_dim || t.cols == all;
+bool is_head_norm_shape(const AttentionShape& attention, const TensorInfo& t) noexcept {
+  const std::uint32_t all = t.kind == TensorKind::kQNorm ? attention.q_dim() : attention.kv_dim();
+  return t.cols == attention.head_dim || t.cols == all;
 }
 
-Status check_shape(const ModelSpec& s, const TensorInfo& t, const char* name) {
-  const TensorShape shape = tensor_shape(s, t.kind);
+Status check_shape(const ModelSpec& s, std::uint32_t layer, const TensorInfo& t, const char* name) {
+  const TensorShape shape = tensor_shape(s, layer, t.kind);
   const bool head_norm = t.kind == TensorKind::kQNorm || t.kind == TensorKind::kKNorm;
   const bool fits =
-      t.rows == shape.rows && (head_norm ? is_head_norm_shape(s, t) : t.cols == shape.cols);
+      t.rows == shape.rows &&
+      (head_norm ? is_head_norm_shape(s.attention_of(layer), t) : t.cols == shape.cols);
   if (fits && t.rows > 0) return ok_status();
   return invalid_argument("%s: shape [%u, %u], expected [%u, %u]", name, t.rows, t.cols, shape.rows,
                           shape.cols);
@@ -50,7 +51,8 @@ Status check_storage(const TensorInfo& t, const char* name) {
   return ok_status();
 }
 
-Status check_tensor(const ModelSpec& s, SectionKind section, const TensorInfo& t) {
+Status check_tensor(const ModelSpec& s, SectionKind section, std::uint32_t layer,
+                    const TensorInfo& t) {
   const std::string name(tensor_kind_name(t.kind));
   if (!is_tensor_kind(static_cast<std::uint32_t>(t.kind)) || home_of(t.kind) != section) {
     return invalid_argument("tensor %s (%u): does not belong in this section", name.c_str(),
@@ -59,7 +61,7 @@ Status check_tensor(const ModelSpec& s, SectionKind section, const TensorInfo& t
   if (t.expert != 0 && (!is_expert(t.kind) || t.expert >= s.n_experts)) {
     return invalid_argument("%s: expert %u of %u", name.c_str(), t.expert, s.n_experts);
   }
-  QSF_RETURN_IF_ERROR(check_shape(s, t, name.c_str()));
+  QSF_RETURN_IF_ERROR(check_shape(s, layer, t, name.c_str()));
   return check_storage(t, name.c_str());
 }
 
@@ -76,27 +78,29 @@ bool is_expert(TensorKind kind) noexcept {
          kind == TensorKind::kExpertUpBias || kind == TensorKind::kExpertDownBias;
 }
 
-TensorShape tensor_shape(const ModelSpec& s, TensorKind kind) noexcept {
+TensorShape tensor_shape(const ModelSpec& s, std::uint32_t layer, TensorKind kind) noexcept {
+  const AttentionShape attention = s.attention_of(layer);
   switch (kind) {
-    case TensorKind::kAttnQ:
-      return {s.n_heads * s.query_dim(), s.latent_query_dim != 0 ? s.latent_query_dim : s.hidden};
+    case TensorKind::kAttnQ: return {s.n_heads * attention.query_dim, s.query_in()};
     case TensorKind::kAttnK:
-    case TensorKind::kAttnV: return {s.kv_dim(), s.hidden};
-    case TensorKind::kAttnO: return {s.hidden, s.n_heads * s.value_dim()};
+    case TensorKind::kAttnV: return {attention.kv_dim(), s.hidden};
+    case TensorKind::kAttnO: return {s.hidden, s.n_heads * attention.value_dim};
     case TensorKind::kFfnGate:
     case TensorKind::kFfnUp: return {s.ffn, s.hidden};
     case TensorKind::kFfnDown: return {s.hidden, s.ffn};
     case TensorKind::kAttnQBias:
-    case TensorKind::kAttnSubNorm: return {1, s.q_dim()};
+    case TensorKind::kAttnSubNorm: return {1, attention.q_dim()};
     case TensorKind::kAttnKBias:
-    case TensorKind::kAttnVBias: return {1, s.kv_dim()};
+    case TensorKind::kAttnVBias: return {1, attention.kv_dim()};
     case TensorKind::kFfnBiases: return {1, s.ffn + s.hidden};
     case TensorKind::kFfnUpBias:
     case TensorKind::kFfnGateBias:
     case TensorKind::kFfnSubNorm: return {1, s.ffn};
     case TensorKind::kQNorm:
-    case TensorKind::kKNorm: return {1, s.head_dim};
+    case TensorKind::kKNorm: return {1, attention.head_dim};
     case TensorKind::kRouter: return {s.n_experts, s.hidden};
+    case TensorKind::kRouterBias:
+    case TensorKind::kExpertScales:
     case TensorKind::kRouterCorrection: return {1, s.n_experts};
     case TensorKind::kExpertGate:
     case TensorKind::kExpertUp: return {s.expert_ffn, s.hidden};
@@ -108,8 +112,8 @@ TensorShape tensor_shape(const ModelSpec& s, TensorKind kind) noexcept {
     case TensorKind::kHead: return {s.n_vocab, s.hidden};
     case TensorKind::kPositionEmbedding: return {s.max_positions, s.hidden};
     case TensorKind::kHeadBias: return {1, s.n_vocab};
+    case TensorKind::kLayerScale: return {1, 1};
     case TensorKind::kAttnSinks: return {1, s.n_heads};
-    case TensorKind::kRouterBias: return {1, s.n_experts};
     case TensorKind::kExpertGateBias:
     case TensorKind::kExpertUpBias: return {1, s.expert_ffn};
     case TensorKind::kMixerIn: return {s.mixer_in(), s.hidden};
@@ -130,7 +134,7 @@ TensorShape tensor_shape(const ModelSpec& s, TensorKind kind) noexcept {
     case TensorKind::kDeltaRate:
     case TensorKind::kDeltaStep: return {s.mixer_heads, s.hidden};
     case TensorKind::kDeltaNorm: return {1, s.mixer_head_dim};
-    case TensorKind::kAttnGate: return {s.q_dim(), s.hidden};
+    case TensorKind::kAttnGate: return {attention.q_dim(), s.hidden};
     case TensorKind::kAttnNorm:
     case TensorKind::kFfnNorm:
     case TensorKind::kAttnOBias:
@@ -145,12 +149,16 @@ TensorShape tensor_shape(const ModelSpec& s, TensorKind kind) noexcept {
     case TensorKind::kEmbeddingNormBias:
     case TensorKind::kFinalNorm:
     case TensorKind::kMixerOutBias:
+    case TensorKind::kRouterNorm:
+    case TensorKind::kExpertNorm:
+    case TensorKind::kDensePostNorm:
+    case TensorKind::kExpertPostNorm:
     case TensorKind::kFinalNormBias: return {1, s.hidden};
   }
   return {};
 }
 
-Status check_tensors(const ModelSpec& spec, SectionKind section,
+Status check_tensors(const ModelSpec& spec, SectionKind section, std::uint32_t layer,
                      std::span<const TensorInfo> tensors) {
   if (tensors.empty() || tensors.size() > UINT16_MAX) {
     return invalid_argument("%zu tensors, expected 1 to 65535", tensors.size());
@@ -158,7 +166,7 @@ Status check_tensors(const ModelSpec& spec, SectionKind section,
   std::vector<std::uint64_t> identities;
   identities.reserve(tensors.size());
   for (const TensorInfo& t : tensors) {
-    QSF_RETURN_IF_ERROR(check_tensor(spec, section, t));
+    QSF_RETURN_IF_ERROR(check_tensor(spec, section, layer, t));
     identities.push_back(static_cast<std::uint64_t>(t.kind) << 16 | t.expert);
   }
   std::sort(identities.begin(), identities.end());

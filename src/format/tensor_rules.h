@@ -20,16 +20,18 @@ struct TensorShape {
   std::uint32_t cols = 0;
 };
 
-// Returns the shape of a kind of tensor by the spec; for a norm of queries or keys, of one head.
-TensorShape tensor_shape(const ModelSpec& spec, TensorKind kind) noexcept;
+// Returns the shape of a kind of tensor of a layer by the spec; for a norm of queries or keys, of
+// one head. `layer` is 0 for kinds of other sections.
+// Requires  layer < n_layers
+TensorShape tensor_shape(const ModelSpec& spec, std::uint32_t layer, TensorKind kind) noexcept;
 
 // Returns whether each expert has a tensor of this kind.
 bool is_expert(TensorKind kind) noexcept;
 
 // Checks kinds, shapes, types, layouts, experts and uniqueness of a section's tensors.
-// Requires  validate(spec) is OK
+// Requires  validate(spec) is OK; layer < n_layers, 0 for other sections
 // Fails     kInvalidArgument, naming the tensor; the reader turns that into kCorrupt
-Status check_tensors(const ModelSpec& spec, SectionKind section,
+Status check_tensors(const ModelSpec& spec, SectionKind section, std::uint32_t layer,
                      std::span<const TensorInfo> tensors);
 
 // Returns the weight type that all tensors of more than one row share, kMixedType when they differ

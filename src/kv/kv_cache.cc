@@ -45,8 +45,16 @@ constexpr TableOffsets table_offsets(const KvLimits& limits) noexcept {
   return at;
 }
 
-// Returns the bytes of `n_pages` pages, or nothing when a factor is 0 or 64 bits do not hold them.
+// Returns at least the bytes of `n_pages` pages, or nothing when a factor is 0 or 64 bits do not
+// hold them.
 std::optional<std::uint64_t> cache_bytes(const KvShape& shape, std::uint32_t n_pages) noexcept {
+  if (!shape.by_layer.empty() && shape.by_layer.size() != shape.n_layers) return std::nullopt;
+  for (const KvHeads& heads : shape.by_layer) {
+    if (heads.n_kv_heads == 0 || heads.head_dim == 0) return std::nullopt;
+    if (heads.n_kv_heads > shape.n_kv_heads || heads.head_dim > shape.head_dim) {
+      return std::nullopt;
+    }
+  }
   const std::uint64_t pair = shape.block_bytes(KvPart::kKeys) + shape.block_bytes(KvPart::kValues);
   const std::uint64_t n_blocks = static_cast<std::uint64_t>(shape.n_layers) * shape.n_kv_heads;
   const auto page = checked_mul(n_blocks, pair);

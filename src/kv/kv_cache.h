@@ -36,19 +36,22 @@
 #include "base/result.h"
 #include "base/status.h"
 #include "kv/row.h"
+#include "quant/kv_heads.h"
 #include "quant/kv_type.h"
 
 namespace qsf {
 
 enum class KvPart : std::uint8_t { kKeys, kValues };
 
+// Layers that are all alike, or one after the other by `by_layer`.
 struct KvShape {
   std::uint32_t n_layers = 1;
-  std::uint32_t n_kv_heads = 1;
+  std::uint32_t n_kv_heads = 1;  // with by_layer the most of any layer, as is head_dim
   std::uint32_t head_dim = 1;
   KvType k_type = KvType::kF16;
   KvType v_type = KvType::kF16;
-  bool keys_are_values = false;  // no values are stored: a row's key is its value
+  bool keys_are_values = false;            // no values are stored: a row's key is its value
+  std::span<const KvHeads> by_layer = {};  // [n_layers] or empty; outlives the shape
 
   // Whether rows of that part are stored.
   constexpr bool holds(KvPart part) const noexcept {
@@ -58,19 +61,41 @@ struct KvShape {
   constexpr bool rotates_values() const noexcept {
     return keys_are_values ? kv_is_quantised(k_type) : kv_rotates_values(v_type);
   }
-  // Bytes of the K (V) block of one layer and head in a page.
+  // Returns the shape of one layer alone. Requires  layer < n_layers
+  constexpr KvShape of_layer(std::uint32_t layer) const noexcept {
+    KvShape one = *this;
+    one.n_layers = 1;
+    if (by_layer.empty()) return one;
+    one.n_kv_heads = by_layer[layer].n_kv_heads;
+    one.head_dim = by_layer[layer].head_dim;
+    one.by_layer = {};
+    return one;
+  }
+  // Bytes of the K (V) block of one layer and head in a page. Requires  no by_layer
   constexpr std::uint64_t block_bytes(KvPart part) const noexcept {
     if (!holds(part)) return 0;
     return kv_block_bytes(part == KvPart::kKeys ? k_type : v_type, head_dim);
   }
-  // Bytes of one layer in a page: every head, K and V.
+  // Bytes of one layer in a page: every head, K and V; by_layer: of the largest.
   constexpr std::uint64_t layer_bytes() const noexcept {
+    std::uint64_t most = 0;
+    for (std::uint32_t i = 0; i < by_layer.size(); ++i) {
+      most = std::max(most, of_layer(i).layer_bytes());
+    }
+    if (!by_layer.empty()) return most;
     return n_kv_heads * (block_bytes(KvPart::kKeys) + block_bytes(KvPart::kValues));
   }
+  // Byte offset of a layer in a page. Requires  layer <= n_layers
+  constexpr std::uint64_t layer_offset(std::uint32_t layer) const noexcept {
+    if (by_layer.empty()) return layer * layer_bytes();
+    std::uint64_t n_bytes = 0;
+    for (std::uint32_t i = 0; i < layer; ++i) n_bytes += of_layer(i).layer_bytes();
+    return n_bytes;
+  }
   // Bytes of one page, every layer.
-  constexpr std::uint64_t page_bytes() const noexcept { return n_layers * layer_bytes(); }
+  constexpr std::uint64_t page_bytes() const noexcept { return layer_offset(n_layers); }
   // Byte offset of a block in its layer's part of a page; slot s of a sequence is number
-  // s % kKvPageSlots of its page.
+  // s % kKvPageSlots of its page. Requires  no by_layer
   constexpr std::uint64_t block_offset(std::uint32_t kv_head, KvPart part) const noexcept {
     const std::uint64_t pair = block_bytes(KvPart::kKeys) + block_bytes(KvPart::kValues);
     return kv_head * pair + (part == KvPart::kKeys ? 0 : block_bytes(KvPart::kKeys));
@@ -152,7 +177,8 @@ class KvCache {
   static std::uint64_t region_bytes(const KvLimits& limits) noexcept;
 
   // Requires  region.size() >= region_bytes(limits), 64-byte aligned, outliving the cache
-  // Fails     kInvalidArgument when a number of shape or limits is 0 or their products overflow
+  // Fails     kInvalidArgument when a number of shape or limits is 0, their products overflow, or a
+  //           layer has more than the shape's heads or columns
   static Result<KvCache> create(const KvShape& shape, const KvLimits& limits,
                                 MutableByteSpan region);
 

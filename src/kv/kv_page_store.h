@@ -70,19 +70,18 @@ class ResidentKvStore final : public KvPageStore {
   // Shapes    memory [region_bytes()]
   // Requires  64-byte aligned, outliving the store
   ResidentKvStore(const KvShape& shape, MutableByteSpan memory) noexcept
-      : shape_(shape), memory_(memory.data()) {}
+      : shape_(shape), page_bytes_(shape.page_bytes()), memory_(memory.data()) {}
 
   const KvShape& shape() const noexcept override { return shape_; }
   void begin_pass(std::span<const Row>, const KvCache&, const std::atomic<bool>*) override {}
   KvLayerPages acquire_layer(std::uint32_t layer) override {
     QSF_DCHECK(layer < shape_.n_layers);
-    return {memory_ + layer * shape_.layer_bytes(), shape_.page_bytes()};
+    return {memory_ + shape_.layer_offset(layer), page_bytes_};
   }
   void release_layer(std::uint32_t) override {}
   void copy_page(std::uint32_t from_page, std::uint32_t to_page) override {
-    const std::uint64_t n_bytes = shape_.page_bytes();
-    std::memcpy(memory_ + to_page * n_bytes, memory_ + from_page * n_bytes,
-                static_cast<std::size_t>(n_bytes));
+    std::memcpy(memory_ + to_page * page_bytes_, memory_ + from_page * page_bytes_,
+                static_cast<std::size_t>(page_bytes_));
   }
   void move_rows(std::span<const RowMove> moves) override;
   Status end_pass() override { return ok_status(); }
@@ -90,6 +89,7 @@ class ResidentKvStore final : public KvPageStore {
 
  private:
   KvShape shape_;
+  std::uint64_t page_bytes_;
   std::byte* memory_;
 };
 

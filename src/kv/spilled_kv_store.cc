@@ -400,7 +400,7 @@ Status SpilledKvStore::move_in_layers() {
       QSF_RETURN_IF_ERROR(read(layer, move.from_page));
       QSF_RETURN_IF_ERROR(read(layer, move.to_page));
     }
-    qsf::move_rows(shape_, {window.base, stride_}, moves);
+    qsf::move_rows(shape_.of_layer(layer), {window.base, stride_}, moves);
     for (const RowMove& move : moves) {
       if (std::exchange(window.holds[move.to_page], std::uint8_t{0}) == 0) continue;
       QSF_RETURN_IF_ERROR(

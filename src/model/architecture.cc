@@ -35,6 +35,8 @@ struct Architecture {
   bool sinks = false;              // a score of every head without a value
   bool latent = false;             // latent attention
   bool attention_gate = false;     // of what attention gives to its output matrix
+  bool layer_scale = false;        // of the residual stream behind each layer
+  bool beside_ffn = false;         // the experts stand beside an FFN, each with norms
   LayerMixer state = LayerMixer::kAttention;  // what some layers have instead of attention
 };
 
@@ -51,6 +53,13 @@ constexpr Architecture kArchitectures[] = {
     {.name = "gemma"},
     {.name = "gemma2", .post_norms = true},
     {.name = "gemma3", .head_norms = true, .post_norms = true},
+    {.name = "gemma4", .head_norms = true, .post_norms = true, .layer_scale = true},
+    {.name = "gemma4moe",
+     .head_norms = true,
+     .post_norms = true,
+     .experts = true,
+     .layer_scale = true,
+     .beside_ffn = true},
     {.name = "stablelm"},
     {.name = "smollm3"},
     {.name = "mixtral", .experts = true},
@@ -154,6 +163,15 @@ void add_ffn(const ModelSpec& spec, std::vector<TensorRule>& rules) {
   rules.push_back({TensorKind::kFfnGateBias, 1, spec.ffn, false});
 }
 
+// The norms of experts and of the FFN beside them.
+void add_beside_norms(const ModelSpec& spec, std::vector<TensorRule>& rules) {
+  for (const TensorKind kind : {TensorKind::kRouterNorm, TensorKind::kExpertNorm,
+                                TensorKind::kDensePostNorm, TensorKind::kExpertPostNorm}) {
+    rules.push_back({kind, 1, spec.hidden, true});
+  }
+  rules.push_back({TensorKind::kExpertScales, 1, spec.n_experts, true});
+}
+
 Status unsupported_feature(const char* feature) {
   return unsupported("this version cannot run a model with %s", feature);
 }
@@ -200,6 +218,23 @@ Status check_latent(const ModelSpec& spec, const Architecture& architecture) {
   return ok_status();
 }
 
+// What layers with heads or values of their own, and experts beside an FFN, ask for.
+Status check_layers(const ModelSpec& spec, const Architecture& architecture) {
+  const bool own = !spec.layer_heads.empty() || !spec.key_value_layers.empty() || spec.value_norms;
+  if (own && (spec.has_latent() || architecture.row_norms || architecture.own_head_gains)) {
+    return unsupported_feature(
+        "heads or values by layer and latent attention or norms of all heads");
+  }
+  if (architecture.beside_ffn != spec.experts_beside_ffn) {
+    return unsupported("architecture \"%s\" %s an FFN beside its experts",
+                       spec.architecture.c_str(), spec.experts_beside_ffn ? "with" : "without");
+  }
+  if (spec.experts_beside_ffn && spec.shared_ffn != 0) {
+    return unsupported_feature("a shared expert and an FFN beside the experts");
+  }
+  return ok_status();
+}
+
 // Latent attention, in the order in which the decoder takes the tensors.
 void add_latent_attention(const ModelSpec& spec, std::vector<TensorRule>& rules) {
   const bool own_row = spec.latent_query_dim != 0;
@@ -208,8 +243,7 @@ void add_latent_attention(const ModelSpec& spec, std::vector<TensorRule>& rules)
   rules.push_back({TensorKind::kAttnK, spec.kv_dim(), spec.hidden, true});
   if (own_row) rules.push_back({TensorKind::kLatentQueryNorm, 1, spec.latent_query_dim, true});
   rules.push_back({TensorKind::kLatentNorm, 1, spec.latent_dim, true});
-  rules.push_back({TensorKind::kAttnQ, spec.n_heads * spec.query_dim(),
-                   own_row ? spec.latent_query_dim : spec.hidden, true});
+  rules.push_back({TensorKind::kAttnQ, spec.n_heads * spec.query_dim(), spec.query_in(), true});
   rules.push_back(
       {TensorKind::kLatentKeys, spec.n_heads * spec.latent_dim, spec.latent_key_dim, true});
   rules.push_back(
@@ -217,34 +251,37 @@ void add_latent_attention(const ModelSpec& spec, std::vector<TensorRule>& rules)
   rules.push_back({TensorKind::kAttnO, spec.hidden, spec.n_heads * spec.value_dim(), true});
 }
 
-void add_attention(const ModelSpec& spec, const Architecture& architecture,
+void add_attention(const ModelSpec& spec, std::uint32_t layer, const Architecture& architecture,
                    std::vector<TensorRule>& rules) {
   if (spec.has_latent()) return add_latent_attention(spec, rules);
+  const AttentionShape shape = spec.attention_of(layer);
   rules = {
-      {TensorKind::kAttnQ, spec.q_dim(), spec.hidden, true},
-      {TensorKind::kAttnQBias, 1, spec.q_dim(), false},
-      {TensorKind::kAttnK, spec.kv_dim(), spec.hidden, true},
-      {TensorKind::kAttnKBias, 1, spec.kv_dim(), false},
-      {TensorKind::kAttnV, spec.kv_dim(), spec.hidden, true},
-      {TensorKind::kAttnVBias, 1, spec.kv_dim(), false},
-      {TensorKind::kAttnO, spec.hidden, spec.q_dim(), true},
-      {TensorKind::kAttnOBias, 1, spec.hidden, false},
+      {TensorKind::kAttnQ, shape.q_dim(), spec.hidden, true},
+      {TensorKind::kAttnQBias, 1, shape.q_dim(), false},
+      {TensorKind::kAttnK, shape.kv_dim(), spec.hidden, true},
+      {TensorKind::kAttnKBias, 1, shape.kv_dim(), false},
   };
+  if (!shape.values_are_keys) {
+    rules.push_back({TensorKind::kAttnV, shape.kv_dim(), spec.hidden, true});
+    rules.push_back({TensorKind::kAttnVBias, 1, shape.kv_dim(), false});
+  }
+  rules.push_back({TensorKind::kAttnO, spec.hidden, shape.q_dim(), true});
+  rules.push_back({TensorKind::kAttnOBias, 1, spec.hidden, false});
   if (!architecture.attention_gate) return;
-  rules.push_back({TensorKind::kAttnGate, spec.q_dim(), spec.hidden, true});
+  rules.push_back({TensorKind::kAttnGate, shape.q_dim(), spec.hidden, true});
 }
 
-void add_attention_norms(const ModelSpec& spec, const Architecture& architecture,
+void add_attention_norms(const Architecture& architecture, const AttentionShape& shape,
                          std::vector<TensorRule>& rules) {
   if (architecture.head_norms || architecture.some_head_norms) {
-    rules.push_back({TensorKind::kQNorm, 1, spec.head_dim, architecture.head_norms});
-    rules.push_back({TensorKind::kKNorm, 1, spec.head_dim, architecture.head_norms});
+    rules.push_back({TensorKind::kQNorm, 1, shape.head_dim, architecture.head_norms});
+    rules.push_back({TensorKind::kKNorm, 1, shape.head_dim, architecture.head_norms});
   }
   if (architecture.row_norms || architecture.own_head_gains) {
-    rules.push_back({TensorKind::kQNorm, 1, spec.q_dim(), architecture.row_norms});
-    rules.push_back({TensorKind::kKNorm, 1, spec.kv_dim(), architecture.row_norms});
+    rules.push_back({TensorKind::kQNorm, 1, shape.q_dim(), architecture.row_norms});
+    rules.push_back({TensorKind::kKNorm, 1, shape.kv_dim(), architecture.row_norms});
   }
-  if (architecture.sub_norms) rules.push_back({TensorKind::kAttnSubNorm, 1, spec.q_dim(), true});
+  if (architecture.sub_norms) rules.push_back({TensorKind::kAttnSubNorm, 1, shape.q_dim(), true});
 }
 
 // What all layers with a state have.
@@ -296,13 +333,16 @@ Status check_supported(const ModelSpec& spec) {
     return unsupported("heads of %u columns: this version runs at most %u", spec.head_dim,
                        kMaxHeadDim);
   }
-  if (std::min({spec.hidden, spec.q_dim(), spec.kv_dim(), spec.ffn, spec.n_vocab}) < 2) {
-    return unsupported_feature("a weight matrix of one row");
+  std::uint32_t fewest_rows = std::min({spec.hidden, spec.ffn, spec.n_vocab});
+  for (std::uint32_t layer = 0; layer < spec.n_layers; ++layer) {
+    fewest_rows = std::min(fewest_rows, spec.attention_of(layer).kv_dim());
   }
+  if (fewest_rows < 2) return unsupported_feature("a weight matrix of one row");
   if (find_architecture(spec.architecture)->experts != (spec.n_experts != 0)) {
     return unsupported("architecture \"%s\" with %u experts", spec.architecture.c_str(),
                        spec.n_experts);
   }
+  QSF_RETURN_IF_ERROR(check_layers(spec, *find_architecture(spec.architecture)));
   // Published models have up to 512 and use up to 10; routing and opening take time beyond that.
   constexpr std::uint32_t kMostExperts = 1024;
   constexpr std::uint32_t kMostExpertsUsed = 64;
@@ -363,7 +403,7 @@ std::vector<TensorRule> layer_rules(const ModelSpec& spec, std::uint32_t layer) 
   const bool attends = spec.mixer_of(layer) == LayerMixer::kAttention;
   std::vector<TensorRule> rules;
   switch (spec.mixer_of(layer)) {
-    case LayerMixer::kAttention: add_attention(spec, architecture, rules); break;
+    case LayerMixer::kAttention: add_attention(spec, layer, architecture, rules); break;
     case LayerMixer::kShortConv: add_mixer(spec, rules); break;
     case LayerMixer::kMamba2:
       add_mixer(spec, rules);
@@ -374,11 +414,10 @@ std::vector<TensorRule> layer_rules(const ModelSpec& spec, std::uint32_t layer) 
       add_delta_rule(spec, rules);
       break;
   }
-  if (spec.has_experts(layer)) {
-    add_experts(spec, architecture, rules);
-  } else {
-    add_ffn(spec, rules);
-  }
+  const bool experts = spec.has_experts(layer);
+  if (experts) add_experts(spec, architecture, rules);
+  if (experts && spec.experts_beside_ffn) add_beside_norms(spec, rules);
+  if (!experts || spec.experts_beside_ffn) add_ffn(spec, rules);
   if (architecture.sinks) rules.push_back({TensorKind::kAttnSinks, 1, spec.n_heads, true});
   if (architecture.pre_norms) {
     add_norm(spec, TensorKind::kAttnNorm, TensorKind::kAttnNormBias, rules);
@@ -386,12 +425,13 @@ std::vector<TensorRule> layer_rules(const ModelSpec& spec, std::uint32_t layer) 
   if (architecture.pre_norms && (!spec.parallel_block || architecture.ffn_norm)) {
     add_norm(spec, TensorKind::kFfnNorm, TensorKind::kFfnNormBias, rules);
   }
-  if (attends) add_attention_norms(spec, architecture, rules);
+  if (attends) add_attention_norms(architecture, spec.attention_of(layer), rules);
   if (architecture.sub_norms) rules.push_back({TensorKind::kFfnSubNorm, 1, spec.ffn, true});
   if (architecture.post_norms) {
     rules.push_back({TensorKind::kAttnPostNorm, 1, spec.hidden, true});
     rules.push_back({TensorKind::kFfnPostNorm, 1, spec.hidden, true});
   }
+  if (architecture.layer_scale) rules.push_back({TensorKind::kLayerScale, 1, 1, true});
   return rules;
 }
 

@@ -89,6 +89,7 @@ std::vector<NamedShape> named_shapes(const ModelSpec& spec, std::uint32_t max_ro
     add(&DecoderBuffers::expert_in, "expert_in", max_rows, spec.hidden);
     add(&DecoderBuffers::expert_out, "expert_out", max_rows, spec.hidden);
   }
+  if (spec.experts_beside_ffn) add(&DecoderBuffers::dense, "dense", max_rows, spec.hidden);
   if (spec.has_state()) {
     add(&DecoderBuffers::mixer_in, "mixer_in", max_rows, spec.mixer_in());
     add(&DecoderBuffers::mixed, "mixed", max_rows, spec.mixer_out());
@@ -179,15 +180,19 @@ Decoder::Decoder(const ModelSpec& spec, WeightPager& pager, Backend& backend,
   if (!inverse_frequencies_.empty()) {
     rotations_.push_back({.inverse_frequencies = inverse_frequencies_,
                           .factor = rope_attention_factor(spec, max_distance),
-                          .rounded_positions = spec.max_positions});
+                          .rounded_positions = spec.max_positions,
+                          .head_dim = rotated_head_dim(spec, LayerRope::kMain)});
   }
   if (!local_inverse_frequencies_.empty()) {
     rotations_.push_back({.inverse_frequencies = local_inverse_frequencies_,
                           .factor = 1.0F,
-                          .rounded_positions = spec.max_positions});
+                          .rounded_positions = spec.max_positions,
+                          .head_dim = rotated_head_dim(spec, LayerRope::kLocal)});
   }
   if (spec.query_position_scale != 0.0F) query_scales_.reserve(max_rows);
   if (spec.shared_ffn != 0) shared_scales_.reserve(max_rows);
+  if (spec.value_norms) ones_.assign(spec.head_dim, 1.0F);
+  layer_scales_.reserve(max_rows);
 }
 
 Status Decoder::run(const Pass& pass) {
@@ -304,6 +309,10 @@ Status Decoder::embed(const Pass& pass) {
 Status Decoder::run_layers(const Pass& pass, std::uint32_t first, std::uint32_t last) {
   for (std::uint32_t layer = first; layer < last; ++layer) {
     QSF_RETURN_IF_ERROR(run_layer(pass, layer));
+    if (const auto scale = weights_.layers[layer].layer_scale; !scale.empty()) {
+      layer_scales_.assign(counts_.n_rows, scale[0]);
+      backend_.scale_rows(buffers_.hidden, layer_scales_);
+    }
     QSF_RETURN_IF_ERROR(backend_.status());
     if (pass.on_layer != nullptr) pass.on_layer(layer + 1, pass.on_layer_user);
   }
@@ -348,25 +357,32 @@ Status Decoder::mix(const Pass& pass, const LayerWeights& w, std::uint32_t layer
 // sigmoid(Wgate n)
 Status Decoder::attention(const Pass& pass, const LayerWeights& w, std::uint32_t layer, Buffer in) {
   if (spec_.has_latent()) return latent_attention(pass, w, layer, in);
+  const AttentionShape shape = spec_.attention_of(layer);
   const bool gated = gates_attention_;
-  const std::array<Product, 4> products = {{{&w.q, w.q_bias, buffers_.q},
-                                            {&w.k, w.k_bias, buffers_.k},
-                                            {&w.v, w.v_bias, buffers_.v},
-                                            {&w.attn_gate, {}, buffers_.gates}}};
+  // Those that the layer has, then the gate.
+  std::array<Product, 4> products = {{{&w.q, w.q_bias, buffers_.q}, {&w.k, w.k_bias, buffers_.k}}};
+  std::size_t n_products = 2;
+  if (!shape.values_are_keys) products[n_products++] = {&w.v, w.v_bias, buffers_.v};
+  if (gated) products[n_products++] = {&w.attn_gate, {}, buffers_.gates};
   QSF_RETURN_IF_ERROR(
-      multiply(pass, OperatorKind::kQkv, in, std::span(products).first(gated ? 4 : 3), {}));
-  norm_heads(buffers_.q, spec_.n_heads, w.q_norm);
-  norm_heads(buffers_.k, spec_.n_kv_heads, w.k_norm);
+      multiply(pass, OperatorKind::kQkv, in, std::span(products).first(n_products), {}));
+  // Values that are keys are made of them before those are changed.
+  if (spec_.value_norms) {
+    norm_heads(shape.values_are_keys ? buffers_.k : buffers_.v, buffers_.v, shape.n_kv_heads,
+               shape.head_dim, std::span(ones_).first(shape.head_dim));
+  }
+  norm_heads(buffers_.q, buffers_.q, shape.n_heads, shape.head_dim, w.q_norm);
+  norm_heads(buffers_.k, buffers_.k, shape.n_kv_heads, shape.head_dim, w.k_norm);
   if (spec_.qkv_clip != 0.0F) {
     for (const Buffer x : {buffers_.q, buffers_.k, buffers_.v}) backend_.clamp(x, spec_.qkv_clip);
   }
   if (!query_scales_.empty()) backend_.scale_rows(buffers_.q, query_scales_);
   const LayerRope rope = spec_.rope_of(layer);
-  if (rope != LayerRope::kNone) rotate(rope == LayerRope::kLocal ? 1 : 0);
+  if (rope != LayerRope::kNone) rotate(rope == LayerRope::kLocal ? 1 : 0, shape.n_kv_heads);
   attend(w, layer);
   if (!w.attn_sub_norm.empty()) norm(buffers_.attended, buffers_.attended, w.attn_sub_norm, {});
   if (gated) {
-    backend_.gate({buffers_.gates, 0}, {buffers_.attended, 0}, spec_.q_dim(),
+    backend_.gate({buffers_.gates, 0}, {buffers_.attended, 0}, shape.q_dim(),
                   ActivationKind::kSigmoid);
   }
   return add_product(pass, OperatorKind::kAttentionOut, gated ? buffers_.gates : buffers_.attended,
@@ -376,9 +392,10 @@ Status Decoder::attention(const Pass& pass, const LayerWeights& w, std::uint32_t
 // attended = attention of q over the cache, k and v stored in it
 void Decoder::attend(const LayerWeights& w, std::uint32_t layer) {
   backend_.store_kv(places_[layer], buffers_.k, buffers_.v);
-  const float scale = spec_.attention_scale != 0.0F
-                          ? spec_.attention_scale
-                          : 1.0F / std::sqrt(static_cast<float>(spec_.head_dim));
+  const float scale =
+      spec_.attention_scale != 0.0F
+          ? spec_.attention_scale
+          : 1.0F / std::sqrt(static_cast<float>(spec_.attention_of(layer).head_dim));
   const bool rotates = spec_.rope_of(layer) != LayerRope::kNone;
   backend_.attend({.layer = places_[layer],
                    .q = buffers_.q,
@@ -431,23 +448,24 @@ Status Decoder::add_product(const Pass& pass, OperatorKind kind, Buffer in, cons
 }
 
 // Rotates queries and keys, and a copy of the queries for the sinks where that is needed.
-void Decoder::rotate(std::uint32_t rotation) {
+void Decoder::rotate(std::uint32_t rotation, std::uint32_t n_kv_heads) {
   if (buffers_.q_sinks.id != Buffer::kNone) {
     backend_.rope_at_cache_position(buffers_.q, buffers_.q_sinks, spec_.n_heads, rotation);
   }
   backend_.rope(buffers_.q, spec_.n_heads, rotation);
-  backend_.rope(buffers_.k, spec_.n_kv_heads, rotation);
+  backend_.rope(buffers_.k, n_kv_heads, rotation);
 }
 
-// Normalises each head of `x` in place, or all together, where the model does that.
-void Decoder::norm_heads(Buffer x, std::uint32_t n_heads, std::span<const float> gain) {
+// Normalises each head, or all together, where the model does that.
+void Decoder::norm_heads(Buffer in, Buffer out, std::uint32_t n_heads, std::uint32_t head_dim,
+                         std::span<const float> gain) {
   if (gain.empty()) return;
-  if (norms_rows_) return norm(x, x, gain, {});
-  backend_.norm({.in = x,
-                 .out = x,
+  if (norms_rows_) return norm(in, out, gain, {});
+  backend_.norm({.in = in,
+                 .out = out,
                  .row_list = {},
                  .n_rows = counts_.n_rows,
-                 .n_cols = spec_.head_dim,
+                 .n_cols = head_dim,
                  .n_parts = n_heads,
                  .kind = norm_kind(spec_.norm),
                  .epsilon = spec_.norm_epsilon,

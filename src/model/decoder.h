@@ -47,6 +47,7 @@ struct DecoderBuffers {
   Buffer scores;      // [rows, experts]   the next three with experts
   Buffer expert_in;   // [rows, hidden]    rows of one expert
   Buffer expert_out;  // [rows, hidden]
+  Buffer dense;       // [rows, hidden]    of the FFN that experts stand beside
   Buffer mixer_in;    // [rows, mixer_in]  the next two with layers that have a state
   Buffer mixed;       // [rows, mixer_out]
   Buffer convolved;   // [rows, conv_channels] of scans and delta rules
@@ -149,12 +150,15 @@ class Decoder {
   Status route(const Pass& pass, const LayerWeights& w, Buffer in);
   Status run_shared_expert(const Pass& pass, const LayerWeights& w, Buffer in);
   Status run_experts(const Pass& pass, const LayerWeights& w, Buffer in);
+  Status multiply_experts(const Pass& pass, const LayerWeights& w, Buffer in);
   Status run_expert(const Pass& pass, const ExpertWeights& w, std::uint32_t expert, Buffer in);
+  Status run_experts_beside(const Pass& pass, const LayerWeights& w, Buffer in);
   MatmulEpilogue gate_up_epilogue() const noexcept;
-  void rotate(std::uint32_t rotation);
+  void rotate(std::uint32_t rotation, std::uint32_t n_kv_heads);
   Status add_product(const Pass& pass, OperatorKind kind, Buffer in, const MatrixRef& matrix,
                      std::span<const float> bias, std::span<const float> post_norm);
-  void norm_heads(Buffer x, std::uint32_t n_heads, std::span<const float> gain);
+  void norm_heads(Buffer in, Buffer out, std::uint32_t n_heads, std::uint32_t head_dim,
+                  std::span<const float> gain);
   void norm(Buffer in, Buffer out, std::span<const float> gain, std::span<const float> bias);
   Status multiply(const Pass& pass, OperatorKind kind, Buffer in, std::span<const Product> products,
                   const MatmulEpilogue& epilogue) {
@@ -181,6 +185,8 @@ class Decoder {
   std::vector<Rotation> rotations_;         // of both, or of the first
   std::vector<float> query_scales_;         // of the pass's rows; none: 1
   std::vector<float> shared_scales_;        // of the pass's rows in a layer with a weighed expert
+  std::vector<float> ones_;                 // [head_dim], where values are normalised
+  std::vector<float> layer_scales_;         // of the pass's rows behind a layer with a scale
   std::vector<float> alibi_slopes_;         // [n_heads], or none
   std::vector<float> embedding_row_;        // [hidden]
   std::vector<float> position_row_;         // [hidden]

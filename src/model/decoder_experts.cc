@@ -9,6 +9,7 @@
 
 #include <algorithm>
 #include <array>
+#include <cmath>
 
 #include "model/decoder.h"
 
@@ -18,16 +19,14 @@ namespace qsf {
 // weight * Wdown(activation(Wgate in) * (Wup in)), or the norm of that sum where the model has one
 // behind its sublayers
 Status Decoder::run_experts(const Pass& pass, const LayerWeights& w, Buffer in) {
+  if (spec_.experts_beside_ffn) return run_experts_beside(pass, w, in);
   QSF_RETURN_IF_ERROR(route(pass, w, in));
   if (w.shared_up.rows == 0) {
     backend_.clear(buffers_.projected);
   } else {  // while missing experts are read
     QSF_RETURN_IF_ERROR(run_shared_expert(pass, w, in));
   }
-  for (const ExpertUse& use : expert_rows_.uses()) {
-    QSF_RETURN_IF_ERROR(run_expert(pass, w.experts[use.expert], use.expert, in));
-    pager_.expert_done(w.router.section, use.expert);
-  }
+  QSF_RETURN_IF_ERROR(multiply_experts(pass, w, in));
   if (!w.ffn_post_norm.empty()) {
     norm(buffers_.projected, buffers_.projected, w.ffn_post_norm, {});
   }
@@ -35,16 +34,31 @@ Status Decoder::run_experts(const Pass& pass, const LayerWeights& w, Buffer in) 
   return ok_status();
 }
 
+// projected += the sum over the chosen experts
+Status Decoder::multiply_experts(const Pass& pass, const LayerWeights& w, Buffer in) {
+  for (const ExpertUse& use : expert_rows_.uses()) {
+    QSF_RETURN_IF_ERROR(run_expert(pass, w.experts[use.expert], use.expert, in));
+    pager_.expert_done(w.router.section, use.expert);
+  }
+  return ok_status();
+}
+
 // Chooses the experts of every row, and announces them to the pager.
 Status Decoder::route(const Pass& pass, const LayerWeights& w, Buffer in) {
   const Product scores = {&w.router, w.router_bias, buffers_.scores};
-  QSF_RETURN_IF_ERROR(multiply(pass, OperatorKind::kRouter, in, {&scores, 1}, {}));
+  const float scale =
+      w.router_norm.empty() ? 1.0F : 1.0F / std::sqrt(static_cast<float>(spec_.hidden));
+  QSF_RETURN_IF_ERROR(multiply(pass, OperatorKind::kRouter, in, {&scores, 1},
+                               {.activation = {}, .scale = scale, .add_to = {}}));
   QSF_RETURN_IF_ERROR(backend_.wait());
   expert_rows_.clear();
   for (std::uint32_t row = 0; row < counts_.n_rows; ++row) {
     const std::span<const float> of_row =
         backend_.read_row(buffers_.scores, row).first(spec_.n_experts);
     const std::span<ExpertChoice> chosen = expert_rows_.add(of_row, w.router_correction);
+    if (!w.expert_scales.empty()) {
+      for (ExpertChoice& choice : chosen) choice.weight *= w.expert_scales[choice.expert];
+    }
     if (routing_hook_ == nullptr) continue;
     routing_hook_->routed(w.router.section - layer_section(0), pass.rows[row], of_row, chosen);
   }

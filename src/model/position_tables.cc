@@ -53,7 +53,18 @@ float plain_frequency(float theta, std::uint32_t pair, std::uint32_t dims) {
   return static_cast<float>(std::pow(static_cast<double>(theta), -2.0 * pair / dims));
 }
 
+std::uint32_t rotating_columns(const ModelSpec& spec, LayerRope rope) noexcept {
+  return spec.rope.dims == 0 ? rotated_head_dim(spec, rope) : spec.rope.dims;
+}
+
 }  // namespace
+
+std::uint32_t rotated_head_dim(const ModelSpec& spec, LayerRope rope) noexcept {
+  for (std::uint32_t layer = 0; layer < spec.n_layers; ++layer) {
+    if (spec.rope_of(layer) == rope) return spec.attention_of(layer).head_dim;
+  }
+  return spec.head_dim;
+}
 
 float rope_attention_factor(const ModelSpec& spec, std::uint32_t context) noexcept {
   const float at_short = spec.rope.short_attention_factor;
@@ -64,12 +75,16 @@ float rope_attention_factor(const ModelSpec& spec, std::uint32_t context) noexce
 std::vector<float> rope_inverse_frequencies(const ModelSpec& spec, std::uint32_t context) {
   std::vector<float> frequencies;
   if (spec.positions != PositionEncoding::kRope) return frequencies;
-  const std::uint32_t dims = spec.rope_dims();
+  const std::uint32_t dims = rotating_columns(spec, LayerRope::kMain);
   const bool is_long = context > spec.rope.original_context;
   const std::vector<float>& factors = is_long ? spec.rope.long_factors : spec.rope.short_factors;
   frequencies.reserve(dims / 2);
   const YarnRamp ramp = yarn_ramp(spec.rope, dims);
   for (std::uint32_t i = 0; i < dims / 2; ++i) {
+    if (spec.rope.n_turning != 0 && i >= spec.rope.n_turning) {
+      frequencies.push_back(0.0F);
+      continue;
+    }
     const float base = plain_frequency(spec.rope.theta, i, dims);
     switch (spec.rope.scaling) {
       case RopeScaling::kNone: frequencies.push_back(base); break;
@@ -88,7 +103,7 @@ std::vector<float> rope_inverse_frequencies(const ModelSpec& spec, std::uint32_t
 
 std::vector<float> local_rope_inverse_frequencies(const ModelSpec& spec) {
   std::vector<float> frequencies;
-  const std::uint32_t dims = spec.rope_dims();
+  const std::uint32_t dims = rotating_columns(spec, LayerRope::kLocal);
   for (std::uint32_t layer = 0; layer < spec.n_layers; ++layer) {
     if (spec.rope_of(layer) != LayerRope::kLocal) continue;
     for (std::uint32_t i = 0; i < dims / 2; ++i) {

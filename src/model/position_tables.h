@@ -23,10 +23,14 @@ namespace qsf {
 //   yarn     pairs that turn more than beta_fast times over original_context keep their frequency,
 //            those below beta_slow turns are divided by the factor, and those between are blended
 //            linearly in the pair's number
+// Pairs behind the first rope.n_turning, where that is not 0, have the frequency 0.
 // Empty without rotary positions. Based on: Chen et al., "Extending context window of large
 // language models via positional interpolation", 2023; the Llama 3.1 model card; Ding et al.,
 // "LongRoPE", 2024; Peng et al., "YaRN", 2023.
 std::vector<float> rope_inverse_frequencies(const ModelSpec& spec, std::uint32_t context);
+
+// Returns the columns of the heads of the first layer with such a rope, head_dim without one.
+std::uint32_t rotated_head_dim(const ModelSpec& spec, LayerRope rope) noexcept;
 
 // Returns what multiplies cos and sin of these frequencies in such a context.
 float rope_attention_factor(const ModelSpec& spec, std::uint32_t context) noexcept;

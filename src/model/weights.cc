@@ -169,6 +169,12 @@ LayerWeights bind_layer(const SectionBinder& section, std::uint32_t n_experts) {
   }
   layer.router_bias = section.vector(TensorKind::kRouterBias);
   layer.attn_sinks = section.vector(TensorKind::kAttnSinks);
+  layer.layer_scale = section.vector(TensorKind::kLayerScale);
+  layer.router_norm = section.vector(TensorKind::kRouterNorm);
+  layer.expert_norm = section.vector(TensorKind::kExpertNorm);
+  layer.dense_post_norm = section.vector(TensorKind::kDensePostNorm);
+  layer.expert_post_norm = section.vector(TensorKind::kExpertPostNorm);
+  layer.expert_scales = section.vector(TensorKind::kExpertScales);
   layer.gate_bias = section.vector(TensorKind::kFfnGateBias);
   layer.up_bias = section.vector(TensorKind::kFfnUpBias);
   layer.down_bias = section.vector(TensorKind::kFfnDownBias);

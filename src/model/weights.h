@@ -59,7 +59,11 @@ struct LayerWeights {
   std::span<const float> delta_norm;                                   // [mixer_head_dim]
   std::span<const float> gate_bias, up_bias, down_bias;
   std::span<const float> router_bias;
-  std::span<const float> attn_sinks;  // [n_heads]
+  std::span<const float> attn_sinks;   // [n_heads]
+  std::span<const float> layer_scale;  // [1]
+  // Where experts stand beside an FFN: before the router and the experts, behind FFN and experts.
+  std::span<const float> router_norm, expert_norm, dense_post_norm, expert_post_norm;
+  std::span<const float> expert_scales;  // [experts]
 };
 
 // Checks from the directories alone that a file holds what its architecture needs.

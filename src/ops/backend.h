@@ -36,6 +36,7 @@
 #include "kv/sparse_prefill_state.h"
 #include "kv/state_cache.h"
 #include "ops/operator_times.h"
+#include "quant/kv_heads.h"
 #include "quant/kv_type.h"
 #include "quant/weight_tile.h"
 
@@ -89,6 +90,9 @@ struct PassLimits {
   std::uint32_t n_heads = 1;
   std::uint32_t n_kv_heads = 1;
   std::uint32_t head_dim = 1;
+  // Those of each layer with keys and values, where they differ; outlive the backend. The two above
+  // are the most of any then, and rope_dims as well. Without sparse_prefill and h2o_eviction.
+  std::span<const KvHeads> heads_by_layer = {};
   std::uint32_t rope_dims = 0;  // 0: no rotation
   std::uint32_t n_rotations = 1;
   std::uint32_t max_cols = 0;    // of a row that a product reads
@@ -107,9 +111,10 @@ constexpr std::uint32_t cache_position_behind_sinks(const PassLimits& limits) no
 // RoPE: rotation by position * inverse_frequencies[i], with cos and sin multiplied by
 // `factor`. At the first `rounded_positions` the product is rounded to f32, as in training.
 struct Rotation {
-  std::span<const float> inverse_frequencies;  // [rope_dims / 2]
+  std::span<const float> inverse_frequencies;  // [rope_dims / 2], fewer of narrower heads
   float factor = 1.0F;
   std::uint32_t rounded_positions = UINT32_MAX;
+  std::uint32_t head_dim = 0;  // of the heads that it rotates; 0: PassLimits::head_dim
 };
 
 // The output of one weight matrix: weight row r becomes column r - first_weight_row of `out`, and
@@ -345,8 +350,8 @@ class Backend : public SubmittedWork {
   // Returns the ticket after which the tiles are no longer read. Tiles with an id are those of one
   // pager.
   virtual Ticket matmul(const MatmulArgs& args) = 0;
-  // Rotates the first rope_dims of the head_dim columns of each head; the others are unchanged.
-  // `rotation` is an index into those of the pass.
+  // Rotates as many columns of each head as the rotation has frequencies for, the first ones; the
+  // others are unchanged. `rotation` is an index into those of the pass.
   virtual void rope(Buffer x, std::uint32_t n_heads, std::uint32_t rotation) = 0;
   // Copies queries before their rotation and rotates the copy to its cache position behind the
   // sinks, if a row of the pass needs it. Requires  PassLimits::rope_reindex

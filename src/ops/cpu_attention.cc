@@ -99,6 +99,30 @@ std::size_t work_bytes(const PassLimits& limits, const AttendKernel& kernel) {
          path_page_bytes(limits);
 }
 
+// The limits of a pass through layers with such heads alone.
+PassLimits with_heads(PassLimits limits, const KvHeads& heads) {
+  limits.n_kv_heads = heads.n_kv_heads;
+  limits.head_dim = heads.head_dim;
+  limits.heads_by_layer = {};
+  return limits;
+}
+
+// Returns the most bytes that `bytes_of` has for any layer.
+template <typename BytesOf>
+std::uint64_t most_of_layers(const PassLimits& limits, const BytesOf& bytes_of) {
+  if (limits.heads_by_layer.empty()) return bytes_of(limits);
+  std::uint64_t most = 0;
+  for (const KvHeads& heads : limits.heads_by_layer) {
+    most = std::max<std::uint64_t>(most, bytes_of(with_heads(limits, heads)));
+  }
+  return most;
+}
+
+std::uint64_t most_work_bytes(const PassLimits& limits, const AttendKernel& kernel) {
+  return most_of_layers(
+      limits, [&kernel](const PassLimits& of_layer) { return work_bytes(of_layer, kernel); });
+}
+
 std::size_t angle_bytes(const PassLimits& limits) {
   return align_up(
       std::size_t{limits.n_rotations} * limits.max_rows * (limits.rope_dims / 2) * sizeof(float),
@@ -157,30 +181,30 @@ class PageVisits {
 }  // namespace
 
 std::size_t CpuBackend::acc_stride() const noexcept {
-  return acc_stride_of(limits_.head_dim);
+  return acc_stride_of(layer_limits_.head_dim);
 }
 
 CpuBackend::AttendWork CpuBackend::work_of(unsigned worker) const noexcept {
   const AttendKernel& kernel = attend_prompt_;
-  const std::size_t n_queries = std::size_t{tile_rows_of(limits_, kernel)} * group_size();
-  const std::size_t query_bytes = kernels::attend_query_bytes(n_queries, limits_.head_dim);
-  std::byte* queries = attend_memory_ + worker * work_bytes(limits_, kernel);
+  const std::size_t n_queries = std::size_t{tile_rows_of(layer_limits_, kernel)} * group_size();
+  const std::size_t query_bytes = kernels::attend_query_bytes(n_queries, layer_limits_.head_dim);
+  std::byte* queries = attend_memory_ + worker * work_bytes(layer_limits_, kernel);
   std::byte* sink_queries = limits_.rope_reindex ? queries + query_bytes : queries;
   std::byte* scratch = sink_queries + query_bytes;
-  std::byte* span = scratch + kernels::attend_scratch_bytes(n_queries, limits_.head_dim);
-  std::byte* total = span + partial_bytes(n_queries, limits_.head_dim);
+  std::byte* span = scratch + kernels::attend_scratch_bytes(n_queries, layer_limits_.head_dim);
+  std::byte* total = span + partial_bytes(n_queries, layer_limits_.head_dim);
   const auto partial_at = [&](std::byte* at) {
     return Partial{reinterpret_cast<AttendState*>(at),
                    reinterpret_cast<float*>(at + state_bytes(n_queries))};
   };
-  std::byte* const values = total + partial_bytes(n_queries, limits_.head_dim);
+  std::byte* const values = total + partial_bytes(n_queries, layer_limits_.head_dim);
   return {queries,
           sink_queries,
           scratch,
           partial_at(span),
           partial_at(total),
           reinterpret_cast<float*>(values),
-          values + widened_bytes(limits_)};
+          values + widened_bytes(layer_limits_)};
 }
 
 std::uint64_t CpuBackend::kv_bytes(const KvShape& shape, std::uint32_t n_pages) const noexcept {
@@ -189,18 +213,21 @@ std::uint64_t CpuBackend::kv_bytes(const KvShape& shape, std::uint32_t n_pages) 
 
 void CpuBackend::attach_kv(KvPageStore& store) {
   kv_store_ = &store;
-  kv_shape_ = store.shape();
+  kv_shapes_ = store.shape();
+  kv_shape_ = kv_shapes_.of_layer(0);
 }
 
 std::uint64_t CpuBackend::attention_scratch_bytes(const PassLimits& limits) const noexcept {
   const std::uint64_t n_angle_bytes = 2 * (angle_bytes(limits) + sink_angle_bytes(limits));
   if (limits.h2o_eviction.has_value()) return n_angle_bytes;  // every row goes through sparse
-  const std::uint32_t n_spans_of_tile =
-      decode_tile_spans(limits, decode_tile_rows_of(limits, attend_prompt_));
-  const std::uint64_t n_decode_partials =
-      std::uint64_t{limits.max_decode_rows} * limits.n_kv_heads * n_spans_of_tile;
-  return n_angle_bytes + std::uint64_t{pool_.n_threads()} * work_bytes(limits, attend_prompt_) +
-         n_decode_partials * partial_bytes(group_of(limits), limits.head_dim);
+  return n_angle_bytes + pool_.n_threads() * most_work_bytes(limits, attend_prompt_) +
+         most_of_layers(limits, [this](const PassLimits& of_layer) {
+           const std::uint32_t n_spans_of_tile =
+               decode_tile_spans(of_layer, decode_tile_rows_of(of_layer, attend_prompt_));
+           const std::uint64_t n_decode_partials =
+               std::uint64_t{of_layer.max_decode_rows} * of_layer.n_kv_heads * n_spans_of_tile;
+           return n_decode_partials * partial_bytes(group_of(of_layer), of_layer.head_dim);
+         });
 }
 
 void CpuBackend::attach_attention_scratch(MutableByteSpan memory) {
@@ -210,8 +237,16 @@ void CpuBackend::attach_attention_scratch(MutableByteSpan memory) {
   sink_cos_ = reinterpret_cast<float*>(place);
   sink_sin_ = reinterpret_cast<float*>(place + sink_angle_bytes(limits_));
   attend_memory_ = place + 2 * sink_angle_bytes(limits_);
-  decode_partials_ = attend_memory_ + pool_.n_threads() * work_bytes(limits_, attend_prompt_);
+  decode_partials_ = attend_memory_ + pool_.n_threads() * most_work_bytes(limits_, attend_prompt_);
   decode_tiles_.reserve(std::size_t{limits_.max_decode_rows} + 1);
+}
+
+// Takes the pages of a layer and the numbers of its heads.
+void CpuBackend::enter_layer(std::uint32_t layer) {
+  kv_pages_ = kv_store_->acquire_layer(layer);
+  if (kv_shapes_.by_layer.empty()) return;
+  kv_shape_ = kv_shapes_.of_layer(layer);
+  layer_limits_ = with_heads(limits_, kv_shapes_.by_layer[layer]);
 }
 
 std::byte* CpuBackend::kv_block(std::uint32_t page, std::uint32_t kv_head,
@@ -245,7 +280,7 @@ void CpuBackend::store_kv(std::uint32_t layer, Buffer k, Buffer v) {
                        floats ? kernels_.convert.name : kernels_.kv_rows.name);
   observed.set_layer(layer);
   const OperatorTimer timer(profile_[OperatorKind::kStoreKv]);
-  kv_pages_ = kv_store_->acquire_layer(layer);
+  enter_layer(layer);
   if (kv_pages_.base == nullptr) return;  // cancelled
   const Matrix& keys = matrix(k);
   const Matrix& values = matrix(v);
@@ -295,7 +330,7 @@ void CpuBackend::attend(const AttendArgs& args) {
   OperatorTimes& times = profile_[OperatorKind::kAttend];
   const OperatorTimer timer(times);
   activation_rows_.invalidate(args.out.id);
-  kv_pages_ = kv_store_->acquire_layer(args.layer);
+  enter_layer(args.layer);
   if (kv_pages_.base != nullptr) {  // or cancelled
     if (is_sparse()) {
       attend_sparse_rows(args);
@@ -325,10 +360,10 @@ void CpuBackend::count_attention(const AttendArgs& args, OperatorTimes& times) c
     slots_read += count(of_tile);
     of_tile = {};
   }
-  times.bytes += slots_read * limits_.n_kv_heads *
+  times.bytes += slots_read * layer_limits_.n_kv_heads *
                  (kv_shape_.block_bytes(KvPart::kKeys) + kv_shape_.block_bytes(KvPart::kValues)) /
                  kKvPageSlots;
-  times.operations += slots * limits_.n_heads * limits_.head_dim * 4;
+  times.operations += slots * layer_limits_.n_heads * layer_limits_.head_dim * 4;
 }
 
 // Returns the part of `slots`, numbers on the row's path, within the window of a row whose position
@@ -371,11 +406,11 @@ void CpuBackend::load_queries(const AttendArgs& args, const AttendKernel& kernel
   const auto load = [&](Buffer from, std::byte* to) {
     const Matrix& q = matrix(from);
     kernel.load_queries(
-        {.q = q.row(tile.first_row) + std::size_t{tile.kv_head} * group * limits_.head_dim,
+        {.q = q.row(tile.first_row) + std::size_t{tile.kv_head} * group * layer_limits_.head_dim,
          .row_stride = q.stride,
          .n_rows = tile.n_rows,
          .n_q = group,
-         .head_dim = limits_.head_dim,
+         .head_dim = layer_limits_.head_dim,
          .scale = args.scale,
          .queries = to,
          .k_type = kv_shape_.k_type,
@@ -429,14 +464,14 @@ void CpuBackend::attend_page(const AttendArgs& args, const AttendKernel& kernel,
   if (kv_shape_.keys_are_values) {
     SlotRange seen = visible[0];
     for (std::uint32_t i = 1; i < tile.n_rows; ++i) seen = hull(seen, visible[i]);
-    kernels::widen_keys(kernels_.convert, kv_shape_.k_type, page.k, seen, limits_.head_dim,
+    kernels::widen_keys(kernels_.convert, kv_shape_.k_type, page.k, seen, layer_limits_.head_dim,
                         work.values);
     v = reinterpret_cast<const std::byte*>(work.values);
   }
   kernel.page({.queries = queries,
                .n_rows = tile.n_rows,
                .n_q = group,
-               .head_dim = limits_.head_dim,
+               .head_dim = layer_limits_.head_dim,
                .k = page.k,
                .v = v,
                .k_type = kv_shape_.k_type,
@@ -512,7 +547,7 @@ void CpuBackend::attend_path_pages(const AttendArgs& args, const AttendKernel& k
 void CpuBackend::finish_tile(const AttendArgs& args, const AttendTile& tile, const Partial& total) {
   const Matrix& out = matrix(args.out);
   const std::uint32_t group = group_size();
-  const std::size_t column = std::size_t{tile.kv_head} * group * limits_.head_dim;
+  const std::size_t column = std::size_t{tile.kv_head} * group * layer_limits_.head_dim;
   if (!args.sink_scores.empty()) {
     kernels::attend_add_sinks(total.state, total.acc, acc_stride(), tile.n_rows * group,
                               args.sink_scores.data() + std::size_t{tile.kv_head} * group, group);
@@ -523,9 +558,9 @@ void CpuBackend::finish_tile(const AttendArgs& args, const AttendTile& tile, con
                             .acc = total.acc + query * acc_stride(),
                             .acc_stride = acc_stride(),
                             .out = out.row(tile.first_row + i) + column,
-                            .out_stride = limits_.head_dim,
+                            .out_stride = layer_limits_.head_dim,
                             .n_queries = group,
-                            .head_dim = limits_.head_dim,
+                            .head_dim = layer_limits_.head_dim,
                             .rotated = kv_shape_.rotates_values(),
                             .rotate = kernels_.kv_rows.rotate});
   }
@@ -553,14 +588,14 @@ void CpuBackend::attend_tile(const AttendArgs& args, const AttendTile& tile,
 void CpuBackend::attend_prompt_rows(const AttendArgs& args, std::uint32_t begin_row,
                                     std::uint32_t end_row) {
   if (begin_row == end_row) return;
-  const std::uint32_t tile_rows = tile_rows_of(limits_, attend_prompt_);
+  const std::uint32_t tile_rows = tile_rows_of(layer_limits_, attend_prompt_);
   const std::size_t n_tiles = ceil_div(end_row - begin_row, tile_rows);
-  const std::size_t n_items = n_tiles * limits_.n_kv_heads;
+  const std::size_t n_items = n_tiles * layer_limits_.n_kv_heads;
   pool_.parallel_for(n_items, 1, [&](std::size_t begin, std::size_t end, unsigned worker) {
     if (is_cancelled()) return;
     for (std::size_t item = begin; item < end; ++item) {
-      const auto from = static_cast<std::uint32_t>(n_tiles - 1 - item / limits_.n_kv_heads);
-      const auto kv_head = static_cast<std::uint32_t>(item % limits_.n_kv_heads);
+      const auto from = static_cast<std::uint32_t>(n_tiles - 1 - item / layer_limits_.n_kv_heads);
+      const auto kv_head = static_cast<std::uint32_t>(item % layer_limits_.n_kv_heads);
       const std::uint32_t stop = std::min(end_row, begin_row + (from + 1) * tile_rows);
       for (std::uint32_t first = begin_row + from * tile_rows; first < stop;) {
         VisibleRanges seen[kMaxTileRows];
@@ -579,7 +614,7 @@ void CpuBackend::attend_prompt_rows(const AttendArgs& args, std::uint32_t begin_
 
 // Returns the rows of the decode tile that begins at a row.
 std::uint32_t CpuBackend::n_decode_tile_rows(std::uint32_t first_row) const noexcept {
-  const std::uint32_t most = decode_tile_rows_of(limits_, attend_prompt_);
+  const std::uint32_t most = decode_tile_rows_of(layer_limits_, attend_prompt_);
   std::uint32_t n = 1;
   while (n < most && first_row + n < rows_.size() &&
          rows_[first_row + n].sequence == rows_[first_row].sequence) {
@@ -622,7 +657,7 @@ void CpuBackend::attend_decode_rows(const AttendArgs& args) {
   if (n_prompt_ == rows_.size()) return;
   const AttendKernel& kernel = kernels_.attend_decode;
   const std::uint32_t group = group_size();
-  const std::uint32_t n_heads = limits_.n_kv_heads;
+  const std::uint32_t n_heads = layer_limits_.n_kv_heads;
   decode_tiles_.clear();
   std::uint32_t spans = 0;  // of the tile that sees most
   for (std::uint32_t first = n_prompt_; first < rows_.size();) {
@@ -646,7 +681,8 @@ void CpuBackend::attend_decode_rows(const AttendArgs& args) {
   const auto partial_of = [&](std::size_t item, const DecodeTile& tile) {
     const std::size_t before = (tile.first_row - n_prompt_) * items_per_tile;
     const std::size_t in_tile = item % items_per_tile * tile.n_rows;
-    std::byte* at = decode_partials_ + (before + in_tile) * partial_bytes(group, limits_.head_dim);
+    std::byte* at =
+        decode_partials_ + (before + in_tile) * partial_bytes(group, layer_limits_.head_dim);
     return Partial{reinterpret_cast<AttendState*>(at),
                    reinterpret_cast<float*>(at + state_bytes(std::size_t{tile.n_rows} * group))};
   };

@@ -96,6 +96,7 @@ std::uint64_t CpuBackend::scratch_bytes(const PassLimits& limits) const noexcept
 void CpuBackend::attach_scratch(const PassLimits& limits, MutableByteSpan memory) {
   QSF_CHECK(memory.size() >= scratch_bytes(limits));
   limits_ = limits;
+  layer_limits_ = limits;
   const std::size_t attention_bytes = align_up(attention_scratch_bytes(limits), kLineBytes);
   attach_attention_scratch(memory.first(attention_bytes));
   memory = memory.subspan(attention_bytes);
@@ -130,8 +131,11 @@ void CpuBackend::begin_pass(std::span<const Row> rows, const KvCache& kv,
   QSF_CHECK(rows.size() <= limits_.max_rows);
   QSF_CHECK(rotations.size() == (limits_.rope_dims == 0 ? 0 : limits_.n_rotations));
   for (const Rotation& rotation : rotations) {
-    QSF_CHECK(rotation.inverse_frequencies.size() == limits_.rope_dims / 2);
+    const std::size_t n_pairs = rotation.inverse_frequencies.size();
+    QSF_CHECK(rotation.head_dim == 0 ? n_pairs == limits_.rope_dims / 2
+                                     : n_pairs <= limits_.rope_dims / 2);
   }
+  rotations_ = rotations;
   for (const Row& row : rows) {
     QSF_CHECK(row.visible.ancestors == 0 || (limits_.drafts.has_value() && !is_sparse()));
   }
@@ -296,11 +300,11 @@ void CpuBackend::rope(Buffer x, std::uint32_t n_heads, std::uint32_t rotation) {
   const OperatorTimer timer(profile_[OperatorKind::kRope]);
   const Matrix& m = matrix(x);
   activation_rows_.invalidate(x.id);
-  const std::uint32_t n_pairs = limits_.rope_dims / 2;
+  const std::uint32_t most_pairs = limits_.rope_dims / 2;
   for_rows(static_cast<std::uint32_t>(rows_.size()), [&](std::uint32_t row) {
-    const std::size_t angles = (std::size_t{rotation} * limits_.max_rows + row) * n_pairs;
-    kernels_.rope.rotate_half(m.row(row), cos_ + angles, sin_ + angles, n_pairs, n_heads,
-                              limits_.head_dim);
+    const std::size_t angles = (std::size_t{rotation} * limits_.max_rows + row) * most_pairs;
+    kernels_.rope.rotate_half(m.row(row), cos_ + angles, sin_ + angles, n_pairs_of(rotation),
+                              n_heads, head_dim_of(rotation));
   });
 }
 
@@ -314,12 +318,11 @@ void CpuBackend::rope_at_cache_position(Buffer from, Buffer to, std::uint32_t n_
   const Matrix& in = matrix(from);
   const Matrix& out = matrix(to);
   activation_rows_.invalidate(to.id);
-  const std::uint32_t n_pairs = limits_.rope_dims / 2;
-  const std::size_t angles = std::size_t{rotation} * n_pairs;
+  const std::size_t angles = std::size_t{rotation} * (limits_.rope_dims / 2);
   for_rows(static_cast<std::uint32_t>(rows_.size()), [&](std::uint32_t row) {
     std::copy_n(in.row(row), in.n_cols, out.row(row));
-    kernels_.rope.rotate_half(out.row(row), sink_cos_ + angles, sink_sin_ + angles, n_pairs,
-                              n_heads, limits_.head_dim);
+    kernels_.rope.rotate_half(out.row(row), sink_cos_ + angles, sink_sin_ + angles,
+                              n_pairs_of(rotation), n_heads, head_dim_of(rotation));
   });
 }
 

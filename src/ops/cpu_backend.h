@@ -240,7 +240,17 @@ class CpuBackend final : public Backend {
   std::byte* kv_block(std::uint32_t page, std::uint32_t kv_head, KvPart part) const noexcept;
   void store_kv_rows(std::uint32_t kv_head, std::uint32_t part, std::uint32_t n_parts,
                      const Matrix& keys, const Matrix& values);
-  std::uint32_t group_size() const noexcept { return limits_.n_heads / limits_.n_kv_heads; }
+  void enter_layer(std::uint32_t layer);
+  std::uint32_t group_size() const noexcept {
+    return layer_limits_.n_heads / layer_limits_.n_kv_heads;
+  }
+  std::uint32_t n_pairs_of(std::uint32_t rotation) const noexcept {
+    return static_cast<std::uint32_t>(rotations_[rotation].inverse_frequencies.size());
+  }
+  std::uint32_t head_dim_of(std::uint32_t rotation) const noexcept {
+    const std::uint32_t own = rotations_[rotation].head_dim;
+    return own == 0 ? limits_.head_dim : own;
+  }
   std::size_t acc_stride() const noexcept;
   AttendWork work_of(unsigned worker) const noexcept;
   SlotRange in_window(const Row& row, std::int64_t position, SlotRange slots,
@@ -308,7 +318,8 @@ class CpuBackend final : public Backend {
   std::uint64_t product_bytes_ = 0;  // of the pass
   std::uint64_t product_ns_ = 0;
 
-  KvShape kv_shape_{};
+  KvShape kv_shapes_{};  // of all layers
+  KvShape kv_shape_{};   // of the layer in work
   KvPageStore* kv_store_ = nullptr;
   KvLayerPages kv_pages_;  // of the layer in work
 
@@ -319,8 +330,9 @@ class CpuBackend final : public Backend {
   StateCache* states_ = nullptr;
 
   PassLimits limits_;
-  float* cos_ = nullptr;  // [n_rotations, max_rows, rope_dims / 2], times Rotation::factor
-  float* sin_ = nullptr;  // the same
+  PassLimits layer_limits_;  // with the heads of the layer in work
+  float* cos_ = nullptr;     // [n_rotations, max_rows, rope_dims / 2], times Rotation::factor
+  float* sin_ = nullptr;     // the same
   float* sink_cos_ =
       nullptr;  // [n_rotations, rope_dims / 2], of the cache position behind the sinks
   float* sink_sin_ = nullptr;                // the same
@@ -329,6 +341,7 @@ class CpuBackend final : public Backend {
   std::vector<std::uint32_t> decode_tiles_;  // first rows of the pass's tiles, then the end
 
   std::span<const Row> rows_;
+  std::span<const Rotation> rotations_;
   std::uint32_t n_prompt_ = 0;
   bool rope_at_cache_position_ = false;  // some row of the pass needs it
   const KvCache* kv_ = nullptr;

@@ -158,6 +158,11 @@ Result<CalibratedModel> identify_model(const ModelSource& source) {
         "calibration of a model with layers that have a state is not supported; convert it without "
         "calibration");
   }
+  if (!spec.layer_heads.empty()) {
+    return unsupported(
+        "calibration of a model whose layers have heads of different widths is not supported; "
+        "convert it without calibration");
+  }
   CalibratedModel model = shape_of(spec);
   std::uint32_t& crc = model.weights_crc;
   QSF_RETURN_IF_ERROR(add_first_rows(source, SectionKind::kEmbedding, 0, crc));

@@ -48,6 +48,40 @@ void make_gemma3(ModelSpec& spec) {
   }
 }
 
+void set_experts(std::uint32_t n, std::uint32_t used, std::uint32_t ffn, ModelSpec& spec) {
+  spec.n_experts = n;
+  spec.n_experts_used = used;
+  spec.expert_ffn = ffn;
+}
+
+void make_gemma4(ModelSpec& spec) {
+  spec.activation = Activation::kGeluTanh;
+  spec.tied_head = true;
+  spec.embedding_scale = std::sqrt(static_cast<float>(spec.hidden));
+  spec.attention_scale = 1.0F;
+  spec.value_norms = true;
+  spec.logit_soft_cap = 30.0F;
+  spec.rope.theta = 1000000.0F;
+  spec.rope.n_turning = 64;
+  spec.sliding_window = windows(spec, 1024, 6);
+  std::vector<KvHeads> heads;
+  for (const std::uint32_t window : spec.sliding_window) {
+    const LayerRope rope = window == 0 ? LayerRope::kMain : LayerRope::kLocal;
+    spec.layer_rope.push_back(static_cast<std::uint32_t>(rope));
+    spec.key_value_layers.push_back(window == 0 ? 1 : 0);
+    heads.push_back(window == 0 ? KvHeads{spec.n_kv_heads / 4, 512}
+                                : KvHeads{spec.n_kv_heads, 256});
+  }
+  set_layer_heads(std::move(heads), spec);
+}
+
+void make_gemma4_moe(ModelSpec& spec) {
+  make_gemma4(spec);
+  set_experts(128, 8, 704, spec);
+  spec.expert_renormalised = true;
+  spec.experts_beside_ffn = true;
+}
+
 void make_smollm3(ModelSpec& spec) {
   spec.tied_head = true;
   spec.rope.theta = 5000000.0F;
@@ -55,12 +89,6 @@ void make_smollm3(ModelSpec& spec) {
     const LayerRope rope = layer % 4 == 0 ? LayerRope::kNone : LayerRope::kMain;
     spec.layer_rope.push_back(static_cast<std::uint32_t>(rope));
   }
-}
-
-void set_experts(std::uint32_t n, std::uint32_t used, std::uint32_t ffn, ModelSpec& spec) {
-  spec.n_experts = n;
-  spec.n_experts_used = used;
-  spec.expert_ffn = ffn;
 }
 
 void make_mixtral(ModelSpec& spec) {
@@ -159,6 +187,8 @@ constexpr RandomShape kShapes[] = {
     {"gpt2-large", "gpt2", 36, 1280, 5120, 20, 20, 50257, 1024},
     {"gemma3-270m", "gemma3", 18, 640, 2048, 4, 1, 262144, 32768, false, make_gemma3},
     {"gemma3-4b", "gemma3", 34, 2560, 10240, 8, 4, 262208, 131072, false, make_gemma3},
+    {"gemma4-31b", "gemma4", 60, 5376, 21504, 32, 16, 262144, 262144, false, make_gemma4},
+    {"gemma4-26b-a4b", "gemma4moe", 30, 2816, 2112, 16, 8, 262144, 262144, false, make_gemma4_moe},
     {"smollm3-3b", "smollm3", 36, 2048, 11008, 16, 4, 128256, 65536, false, make_smollm3},
     {"olmoe-7b", "olmoe", 16, 2048, 1024, 16, 16, 50304, 4096, false, make_olmoe},
     {"qwen3-30b-a3b", "qwen3moe", 48, 2048, 6144, 32, 4, 151936, 40960, false, make_qwen3moe},
@@ -275,6 +305,12 @@ float vector_value(TensorKind kind) noexcept {
     case TensorKind::kKNorm:
     case TensorKind::kLatentQueryNorm:
     case TensorKind::kLatentNorm:
+    case TensorKind::kLayerScale:
+    case TensorKind::kRouterNorm:
+    case TensorKind::kExpertScales:
+    case TensorKind::kExpertNorm:
+    case TensorKind::kDensePostNorm:
+    case TensorKind::kExpertPostNorm:
     case TensorKind::kAttnPostNorm:
     case TensorKind::kFfnPostNorm:
     case TensorKind::kFinalNorm: return 1.0F;
@@ -304,7 +340,8 @@ class RandomModelWriter {
  private:
   bool is_present(Presence presence, std::uint32_t layer) const noexcept;
   Result<std::vector<TensorInfo>> tensors(SectionKind section, std::uint32_t layer) const;
-  Result<TensorInfo> tensor(const TensorPlace& place, std::uint32_t expert = 0) const;
+  Result<TensorInfo> tensor(std::uint32_t layer, const TensorPlace& place,
+                            std::uint32_t expert = 0) const;
   Status write_section(SectionKind section, std::uint32_t layer, QsfWriter& writer);
   Status check_cancelled() const {
     if (options_.cancel == nullptr || !options_.cancel->load()) return ok_status();
@@ -320,9 +357,10 @@ class RandomModelWriter {
   std::uint64_t total_weights_ = 0;
 };
 
-Result<TensorInfo> RandomModelWriter::tensor(const TensorPlace& place, std::uint32_t expert) const {
+Result<TensorInfo> RandomModelWriter::tensor(std::uint32_t layer, const TensorPlace& place,
+                                             std::uint32_t expert) const {
   const TensorKind kind = place.kind;
-  const TensorShape shape = place_shape(spec_, place);
+  const TensorShape shape = place_shape(spec_, layer, place);
   if (shape.rows == 1) {
     return TensorInfo{kind,
                       1,
@@ -350,6 +388,7 @@ Result<TensorInfo> RandomModelWriter::tensor(const TensorPlace& place, std::uint
 bool RandomModelWriter::is_present(Presence presence, std::uint32_t layer) const noexcept {
   switch (presence) {
     case Presence::kAlways: return true;
+    case Presence::kOwnValues: return !spec_.attention_of(layer).values_are_keys;
     case Presence::kDense: return !spec_.has_experts(layer);
     case Presence::kExperts: return spec_.has_experts(layer);
     case Presence::kShared: return spec_.has_experts(layer) && spec_.shared_ffn != 0;
@@ -378,13 +417,13 @@ Result<std::vector<TensorInfo>> RandomModelWriter::tensors(SectionKind section,
   }
   std::vector<TensorInfo> infos;
   for (const TensorPlace& place : places) {
-    QSF_ASSIGN_OR_RETURN(const TensorInfo info, tensor(place));
+    QSF_ASSIGN_OR_RETURN(const TensorInfo info, tensor(layer, place));
     infos.push_back(info);
   }
   if (section != SectionKind::kLayer || !spec_.has_experts(layer)) return infos;
   for (std::uint32_t expert = 0; expert < spec_.n_experts; ++expert) {
     for (const TensorPlace& place : table.experts) {
-      QSF_ASSIGN_OR_RETURN(const TensorInfo info, tensor(place, expert));
+      QSF_ASSIGN_OR_RETURN(const TensorInfo info, tensor(layer, place, expert));
       infos.push_back(info);
     }
   }

@@ -104,11 +104,11 @@ class StreamedModel {
   }
 
   static TensorInfo matrix(const ModelSpec& spec, TensorKind kind) {
-    const TensorShape shape = tensor_shape(spec, kind);
+    const TensorShape shape = tensor_shape(spec, 0, kind);
     return {kind, shape.rows, shape.cols, {QuantType::kQ4, 64}, Layout::kInterleaved};
   }
   static TensorInfo vector(const ModelSpec& spec, TensorKind kind) {
-    return {kind, 1, tensor_shape(spec, kind).cols, {QuantType::kF32, 4}, Layout::kRowMajor};
+    return {kind, 1, tensor_shape(spec, 0, kind).cols, {QuantType::kF32, 4}, Layout::kRowMajor};
   }
 
   Status write_section(QsfWriter& writer, SectionKind kind, std::uint32_t layer,

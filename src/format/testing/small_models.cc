@@ -435,4 +435,26 @@ Result<std::vector<std::byte>> small_model_bytes(const SmallModel& model) {
   return bytes;
 }
 
+ModelSpec shaped_spec() {
+  ModelSpec s;
+  s.architecture = "gemma4";
+  s.n_layers = 3;
+  s.hidden = 24;
+  s.n_heads = 6;
+  s.n_kv_heads = 3;
+  s.head_dim = 16;
+  s.n_vocab = 30;
+  s.max_positions = 64;
+  s.ffn = 40;
+  s.gated_ffn = true;
+  s.norm = NormType::kRmsNorm;
+  s.positions = PositionEncoding::kRope;
+  s.rope.n_turning = 3;
+  s.value_norms = true;
+  s.layer_heads = {{3, 8}, {1, 16}, {3, 8}};
+  s.key_value_layers = {0, 1, 0};
+  s.layer_rope = {2, 1, 2};
+  return s;
+}
+
 }  // namespace qsf::testing_support

@@ -73,6 +73,9 @@ std::vector<float> small_row(std::uint32_t section, const TensorInfo& tensor, st
 std::vector<std::byte> small_tile(std::uint32_t section, const std::vector<TensorInfo>& tensors,
                                   const TilePlan& tile);
 
+// A spec whose layers have heads of their own, some keys that are values, and pairs that stand.
+ModelSpec shaped_spec();
+
 Status write_small_model(const SmallModel& model, const std::string& path,
                          FileOps& ops = system_file_ops());
 // Returns the bytes of the file. Fails only with the temporary directory.

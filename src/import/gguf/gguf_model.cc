@@ -174,6 +174,7 @@ class GgufModelMapper {
     switch (place.presence) {
       case Presence::kAlways: return true;
       case Presence::kSequential: return !spec().parallel_block;
+      case Presence::kOwnValues: return !spec().attention_of(layer).values_are_keys;
       case Presence::kDense: return !spec().has_experts(layer);
       case Presence::kExperts: return spec().has_experts(layer);
       case Presence::kShared: return spec().has_experts(layer) && spec().shared_ffn != 0;
@@ -205,7 +206,8 @@ class GgufModelMapper {
   Status map_experts(GgufModel::Section& to, std::uint32_t layer) {
     for (std::uint32_t expert = 0; expert < spec().n_experts; ++expert) {
       for (const TensorPlace& place : table_.experts) {
-        QSF_RETURN_IF_ERROR(map_found(to, place, expert, locate_expert(place.kind, layer, expert)));
+        QSF_RETURN_IF_ERROR(
+            map_found(to, layer, place, expert, locate_expert(place.kind, layer, expert)));
       }
     }
     return ok_status();
@@ -213,19 +215,24 @@ class GgufModelMapper {
 
   // The experts' tensors are stacked; the oldest files have one matrix an expert.
   Found locate_expert(TensorKind kind, std::uint32_t layer, std::uint32_t expert) {
-    const TensorShape shape = tensor_shape(spec(), kind);
+    const TensorShape shape = tensor_shape(spec(), layer, kind);
     const std::uint64_t n = is_matrix(kind) ? shape.rows : shape.cols;
     const std::string stacked = gguf_tensor_name(architecture_, kind, layer);
     const std::string single =
         stacked.substr(0, stacked.rfind("_exps")) + "." + std::to_string(expert) + ".weight";
     if (is_matrix(kind) && !is_there(stacked) && is_there(single)) return {single, 0, n};
+    const std::string fused = "blk." + std::to_string(layer) + ".ffn_gate_up_exps.weight";
+    const bool gate = kind == TensorKind::kExpertGate;
+    if ((gate || kind == TensorKind::kExpertUp) && !is_there(stacked) && is_there(fused)) {
+      return {fused, (2 * expert + (gate ? 0U : 1U)) * n, 2 * n, spec().n_experts};
+    }
     return {stacked, is_matrix(kind) ? expert * n : expert, n, spec().n_experts};
   }
 
   Status map_tensor(GgufModel::Section& to, std::uint32_t layer, const TensorPlace& listed) {
-    const TensorShape shape = place_shape(spec(), listed);
+    const TensorShape shape = place_shape(spec(), layer, listed);
     const std::uint64_t n_outputs = is_matrix(listed.kind) ? shape.rows : shape.cols;
-    return map_found(to, listed, 0, locate(listed.kind, layer, n_outputs));
+    return map_found(to, layer, listed, 0, locate(listed.kind, layer, n_outputs));
   }
 
   Place::Order order_of(TensorKind kind, bool rotates, bool keys_and_values) const noexcept {
@@ -238,10 +245,10 @@ class GgufModelMapper {
     return architecture_.paired_rope && rotates ? Place::Order::kPairedRope : Place::Order::kPlain;
   }
 
-  Status map_found(GgufModel::Section& to, const TensorPlace& listed, std::uint32_t expert,
-                   const Found& found) {
+  Status map_found(GgufModel::Section& to, std::uint32_t layer, const TensorPlace& listed,
+                   std::uint32_t expert, const Found& found) {
     const TensorKind kind = listed.kind;
-    const TensorShape shape = place_shape(spec(), listed);
+    const TensorShape shape = place_shape(spec(), layer, listed);
     const bool matrix = is_matrix(kind);
     const GgufFile::Entry* entry = model_.file_.find(found.name);
     // Vectors are stacked too, of every expert or of every head.
@@ -297,7 +304,9 @@ class GgufModelMapper {
     place.order =
         found.run != 0 ? Place::Order::kRuns : order_of(kind, rotates, found.keys_and_values);
     if (taps) place.n_taps = spec().conv_taps;
-    if (matrix) QSF_RETURN_IF_ERROR(read_scale(found.name, place));
+    if (matrix && !is_expert(kind) && kind != TensorKind::kRouter) {
+      QSF_RETURN_IF_ERROR(read_scale(found.name, place));
+    }
     if (place.i2s != nullptr && is_microsoft(place.i2s->flavor())) spec().int8_rows = true;
     mark_used(entry);
     to.tensors.push_back({kind, shape.rows, shape.cols, found.name, tensor.type_name,

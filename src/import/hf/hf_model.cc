@@ -40,12 +40,15 @@ bool is_ignored(std::string_view name) noexcept {
          name.ends_with("rotary_emb.inv_freq");
 }
 
-// Parts of a model of text and images that are not the language model.
+// Parts of a model of text, images and sound that are not the language model.
 bool is_of_images(std::string_view name) noexcept {
   constexpr std::string_view kModel = "model.";
   if (name.starts_with(kModel)) name.remove_prefix(kModel.size());
-  return name.starts_with("vision_tower.") || name.starts_with("vision_model.") ||
-         name.starts_with("multi_modal_projector.") || name.starts_with("visual.");
+  constexpr std::string_view kParts[] = {"vision_tower.", "vision_model.", "multi_modal_projector.",
+                                         "visual.",       "embed_vision.", "audio_tower.",
+                                         "embed_audio."};
+  return std::any_of(std::begin(kParts), std::end(kParts),
+                     [name](std::string_view part) { return name.starts_with(part); });
 }
 
 // The prefix of a whole model's tensors that belong to its language model.
@@ -128,7 +131,7 @@ class HfModelMapper {
       QSF_RETURN_IF_ERROR(
           map_section(model_.sections_[1 + layer], at, table_.places_of(spec(), layer), layer));
       if (!spec().has_experts(layer)) continue;
-      QSF_RETURN_IF_ERROR(map_experts(model_.sections_[1 + layer], at));
+      QSF_RETURN_IF_ERROR(map_experts(model_.sections_[1 + layer], layer, at));
     }
     QSF_RETURN_IF_ERROR(map_section(model_.sections_.back(), prefix_, table_.final));
     QSF_RETURN_IF_ERROR(map_head());
@@ -185,6 +188,7 @@ class HfModelMapper {
       case Presence::kMixerBias: return config.mixer_bias;
       case Presence::kConvBias: return config.conv_bias;
       case Presence::kSequential: return !spec().parallel_block;
+      case Presence::kOwnValues: return !spec().attention_of(layer).values_are_keys;
       case Presence::kDense: return !spec().has_experts(layer);
       case Presence::kExperts: return spec().has_experts(layer);
       case Presence::kRouterCorrection:
@@ -200,14 +204,14 @@ class HfModelMapper {
                      std::span<const TensorPlace> places, std::uint32_t layer = 0) {
     for (const TensorPlace& place : places) {
       if (is_present(place.presence, layer)) {
-        QSF_RETURN_IF_ERROR(map_tensor(to, prefix + std::string(place.name), place));
+        QSF_RETURN_IF_ERROR(map_tensor(to, layer, prefix + std::string(place.name), place));
       }
     }
     return ok_status();
   }
 
   // Maps the tensors of every expert, one expert behind the other.
-  Status map_experts(HfModel::Section& to, const std::string& prefix) {
+  Status map_experts(HfModel::Section& to, std::uint32_t layer, const std::string& prefix) {
     const bool stacked = !table_.stacked_experts.empty() &&
                          is_there(prefix + std::string(table_.stacked_experts[0].name));
     const std::span<const TensorPlace> places = stacked ? table_.stacked_experts : table_.experts;
@@ -216,15 +220,15 @@ class HfModelMapper {
         std::string name = prefix + std::string(place.name);
         const std::size_t star = name.find('*');
         if (star != std::string::npos) name.replace(star, 1, std::to_string(expert));
-        QSF_RETURN_IF_ERROR(map_tensor(to, name, place, expert));
+        QSF_RETURN_IF_ERROR(map_tensor(to, layer, name, place, expert));
       }
     }
     return ok_status();
   }
 
-  Status map_tensor(HfModel::Section& to, const std::string& name, const TensorPlace& place,
-                    std::uint32_t expert = 0) {
-    const TensorShape shape = place_shape(spec(), place);
+  Status map_tensor(HfModel::Section& to, std::uint32_t layer, const std::string& name,
+                    const TensorPlace& place, std::uint32_t expert = 0) {
+    const TensorShape shape = place_shape(spec(), layer, place);
     const bool vector = shape.rows == 1 && is_vector(place.kind);
     const std::uint64_t n_outputs = vector ? shape.cols : shape.rows;
     Place at = locate(place, n_outputs, shape.cols, expert);
@@ -443,7 +447,7 @@ class HfModelMapper {
   Status map_head() {
     QSF_RETURN_IF_ERROR(map_head_weight());
     if (!table_.head_bias && !model_.config_.head_bias) return ok_status();
-    return map_tensor(model_.sections_.back(), "lm_head.bias", {TensorKind::kHeadBias, ""});
+    return map_tensor(model_.sections_.back(), 0, "lm_head.bias", {TensorKind::kHeadBias, ""});
   }
 
   std::string head_name() const {
@@ -480,7 +484,7 @@ class HfModelMapper {
     }
     spec().tied_head = equal;
     if (equal) return ok_status();
-    return map_tensor(model_.sections_.back(), name, {TensorKind::kHead, ""});
+    return map_tensor(model_.sections_.back(), 0, name, {TensorKind::kHead, ""});
   }
 
   Result<bool> equal_weights(const StoredTensor& a, const StoredTensor& b) {
@@ -543,7 +547,7 @@ class HfModelMapper {
                      tensor.name.c_str(), shape_text(tensor.shape).c_str(),
                      spec().architecture.c_str());
     }
-    warn_of_skipped(of_images, "of images: this version reads the text model alone");
+    warn_of_skipped(of_images, "of images or sound: this version reads the text model alone");
     warn_of_skipped(of_further_tokens, "that predict further tokens");
     return ok_status();
   }

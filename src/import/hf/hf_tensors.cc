@@ -3,6 +3,7 @@
 #include "import/hf/hf_tensors.h"
 
 #include "base/check.h"
+#include "import/hf/hf_gemma4_tensors.h"
 #include "import/hf/hf_qwen35_tensors.h"
 #include "import/hf/hf_state_tensors.h"
 
@@ -611,6 +612,14 @@ constexpr TensorTable kTables[] = {
     {"gemma", "model.", "layers.", kEmbedTokens, kGemmaLayer, kGemmaFinal},
     {"gemma2", "model.", "layers.", kEmbedTokens, kGemma2Layer, kGemmaFinal},
     {"gemma3", "model.", "layers.", kEmbedTokens, kGemma3Layer, kGemmaFinal},
+    {"gemma4", "model.", "layers.", kEmbedTokens, kGemma4Layer, kNormFinal},
+    {.architecture = "gemma4moe",
+     .base_prefix = "model.",
+     .layer_prefix = "layers.",
+     .embedding = kEmbedTokens,
+     .layer = kGemma4MoeLayer,
+     .final = kNormFinal,
+     .experts = kGemma4Experts},
     {.architecture = "mixtral",
      .base_prefix = "model.",
      .layer_prefix = "layers.",
@@ -730,8 +739,9 @@ const TensorTable& hf_tensor_table(const HfConfig& config) {
   return tensor_table(config.tensor_table.empty() ? config.spec.architecture : config.tensor_table);
 }
 
-TensorShape place_shape(const ModelSpec& spec, const TensorPlace& place) noexcept {
-  TensorShape shape = tensor_shape(spec, place.kind);
+TensorShape place_shape(const ModelSpec& spec, std::uint32_t layer,
+                        const TensorPlace& place) noexcept {
+  TensorShape shape = tensor_shape(spec, layer, place.kind);
   if (place.all_heads) shape.cols = place.kind == K::kQNorm ? spec.q_dim() : spec.kv_dim();
   return shape;
 }

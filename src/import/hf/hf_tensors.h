@@ -58,6 +58,7 @@ enum class Presence : std::uint8_t {
   kMixerBias,
   kConvBias,
   kSequential,        // not with ModelSpec::parallel_block
+  kOwnValues,         // not where keys are values
   kDense,             // layers without experts
   kExperts,           // layers with experts
   kRouterCorrection,  // the same, as HfConfig says
@@ -105,8 +106,9 @@ const TensorTable& tensor_table(std::string_view architecture);
 // Returns the table of the files of a configuration.
 const TensorTable& hf_tensor_table(const HfConfig& config);
 
-// Returns the shape of a tensor of a table by the spec.
-TensorShape place_shape(const ModelSpec& spec, const TensorPlace& place) noexcept;
+// Returns the shape of a tensor of a table by the spec. Requires  as tensor_shape
+TensorShape place_shape(const ModelSpec& spec, std::uint32_t layer,
+                        const TensorPlace& place) noexcept;
 
 }  // namespace qsf
 

@@ -165,9 +165,9 @@ NaiveModel::Row NaiveModel::norm(const Row& x, const Weights& gain, const Weight
   return y;
 }
 
-void NaiveModel::norm_heads(Row& x, const Weights& gain) const {
+void NaiveModel::norm_heads(Row& x, std::uint32_t head_dim, const Weights& gain) const {
   if (gain.empty()) return;
-  const std::size_t width = has_row_norms(spec_) ? x.size() : spec_.head_dim;
+  const std::size_t width = has_row_norms(spec_) ? x.size() : head_dim;
   for (std::size_t at = 0; at < x.size(); at += width) {
     const auto head = x.begin() + static_cast<std::ptrdiff_t>(at);
     const std::size_t own = gain.size() == x.size() ? at : 0;  // a gain of each head
@@ -181,7 +181,7 @@ void NaiveModel::norm_heads(Row& x, const Weights& gain) const {
 double NaiveModel::turn(std::uint32_t layer, std::uint32_t pair, std::uint32_t position,
                         std::uint32_t context) const {
   const RopeSpec& rope = spec_.rope;
-  const std::uint32_t n_pairs = spec_.rope_dims() / 2;
+  const std::uint32_t n_pairs = spec_.rope_dims_of(layer) / 2;
   const bool local = spec_.rope_of(layer) == LayerRope::kLocal;
   const double theta = local ? spec_.local_rope_theta : rope.theta;
   const double turn = position * std::pow(theta, -1.0 * pair / n_pairs);
@@ -214,9 +214,11 @@ void NaiveModel::rotate(Row& x, std::uint32_t layer, std::uint32_t position,
   const float at_short = spec_.rope.short_attention_factor;
   double factor = is_short && at_short != 0.0F ? at_short : spec_.rope.attention_factor;
   if (rope == LayerRope::kLocal) factor = 1.0;
-  const std::uint32_t n_pairs = spec_.rope_dims() / 2;
-  for (std::size_t head = spec_.latent_key_dim; head < x.size(); head += spec_.query_dim()) {
-    for (std::uint32_t i = 0; i < n_pairs; ++i) {
+  const std::uint32_t n_pairs = spec_.rope_dims_of(layer) / 2;
+  const bool some = rope == LayerRope::kMain && spec_.rope.n_turning != 0;
+  const std::size_t width = spec_.attention_of(layer).query_dim;
+  for (std::size_t head = spec_.latent_key_dim; head < x.size(); head += width) {
+    for (std::uint32_t i = 0; i < (some ? spec_.rope.n_turning : n_pairs); ++i) {
       const double angle = turn(layer, i, position, context);
       const double low = x[head + i];
       const double high = x[head + i + n_pairs];
@@ -232,14 +234,15 @@ NaiveModel::Row NaiveModel::attend(const Row& q, std::size_t own, const std::vec
   const std::size_t n = sees_later_ ? keys.size() : own + 1;
   const std::uint32_t window = spec_.window_of(layer);
   const std::size_t first = window != 0 && own + 1 > window ? own + 1 - window : 0;
+  const AttentionShape shape = spec_.attention_of(layer);
   const double scale =
-      spec_.attention_scale != 0.0F ? spec_.attention_scale : 1.0 / std::sqrt(spec_.head_dim);
-  const std::uint32_t width = spec_.query_dim();
-  const std::uint32_t v_width = spec_.value_dim();
+      spec_.attention_scale != 0.0F ? spec_.attention_scale : 1.0 / std::sqrt(shape.head_dim);
+  const std::uint32_t width = shape.query_dim;
+  const std::uint32_t v_width = shape.value_dim;
   Row out(std::size_t{spec_.n_heads} * v_width);
   for (std::uint32_t head = 0; head < spec_.n_heads; ++head) {
     const std::size_t at = std::size_t{head} * width;
-    const std::uint32_t kv_head = head / (spec_.n_heads / spec_.n_kv_heads);
+    const std::uint32_t kv_head = head / (spec_.n_heads / shape.n_kv_heads);
     const std::size_t own_rows = spec_.has_latent() ? head : kv_head;
     Row exps(n);
     const Weights& sinks = weights(layer + 1, TensorKind::kAttnSinks);
@@ -283,10 +286,12 @@ NaiveModel::Row NaiveModel::attend_cache(Row q, const std::vector<Row>& keys,
 NaiveModel::HeadRows NaiveModel::head_rows(std::uint32_t section, const Row& x) const {
   using enum TensorKind;
   if (spec_.has_latent()) return latent_rows(section, x);
-  HeadRows rows = {product(section, kAttnQ, kAttnQBias, x), product(section, kAttnK, kAttnKBias, x),
-                   product(section, kAttnV, kAttnVBias, x)};
-  norm_heads(rows.q, weights(section, kQNorm));
-  norm_heads(rows.k, weights(section, kKNorm));
+  HeadRows rows = {
+      product(section, kAttnQ, kAttnQBias, x), product(section, kAttnK, kAttnKBias, x), {}};
+  rows.v = values_of(section, x, rows.k);
+  const std::uint32_t width = spec_.attention_of(section - 1).head_dim;
+  norm_heads(rows.q, width, weights(section, kQNorm));
+  norm_heads(rows.k, width, weights(section, kKNorm));
   for (Row* const row : {&rows.q, &rows.k, &rows.v}) clip(*row, spec_.qkv_clip);
   return rows;
 }
@@ -493,6 +498,30 @@ NaiveModel::Row NaiveModel::embedded(std::uint32_t token, std::size_t position) 
   return gain.empty() ? x : norm(x, gain, weights(0, TensorKind::kEmbeddingNormBias));
 }
 
+// The values of a row that was normed, whose keys are `k` before their norm.
+NaiveModel::Row NaiveModel::values_of(std::uint32_t section, const Row& x, const Row& k) const {
+  const AttentionShape shape = spec_.attention_of(section - 1);
+  Row v =
+      shape.values_are_keys ? k : product(section, TensorKind::kAttnV, TensorKind::kAttnVBias, x);
+  if (spec_.value_norms) norm_heads(v, shape.head_dim, Weights(shape.head_dim, 1.0F));
+  return v;
+}
+
+// Scales queries of models whose scale follows from the position.
+void NaiveModel::scale_query(Row& q, std::uint32_t position, const Cache* cache) const {
+  if (spec_.query_position_scale == 0.0F) return;
+  const std::uint32_t place =
+      cache == nullptr ? position : std::min(position, cache->sinks + cache->window - 1);
+  const double turns = std::floor(1.0 * place / spec_.rope.original_context);
+  for (double& value : q) value *= 1.0 + spec_.query_position_scale * std::log(1.0 + turns);
+}
+
+void NaiveModel::scale_stream(std::uint32_t section, Row& x) const {
+  for (const float scale : weights(section, TensorKind::kLayerScale)) {
+    for (double& value : x) value *= scale;
+  }
+}
+
 NaiveModel::Row NaiveModel::scaled(Row y) const {
   for (double& value : y) value *= spec_.residual_scale;
   return y;
@@ -566,9 +595,12 @@ NaiveModel::Row NaiveModel::routed(std::uint32_t section, const Row& scores) con
   return row_weights;
 }
 
-NaiveModel::Row NaiveModel::experts(std::uint32_t section, const Row& x) const {
-  const Row weights =
-      routed(section, product(section, TensorKind::kRouter, TensorKind::kRouterBias, x));
+NaiveModel::Row NaiveModel::experts(std::uint32_t section, const Row& x, const Row& routing) const {
+  Row scores = product(section, TensorKind::kRouter, TensorKind::kRouterBias, routing);
+  const Weights& scales = this->weights(section, TensorKind::kExpertScales);
+  for (double& score : scores) score /= scales.empty() ? 1.0 : std::sqrt(spec_.hidden);
+  Row weights = routed(section, scores);
+  for (std::size_t e = 0; e < scales.size(); ++e) weights[e] *= scales[e];
   Row sum = shared_expert(section, x);
   for (std::uint32_t expert = 0; expert < spec_.n_experts; ++expert) {
     if (weights[expert] == 0.0) continue;
@@ -587,8 +619,25 @@ NaiveModel::Row NaiveModel::experts(std::uint32_t section, const Row& x) const {
   return sum;
 }
 
-NaiveModel::Row NaiveModel::ffn(std::uint32_t section, const Row& x) const {
-  if (!weights(section, TensorKind::kRouter).empty()) return experts(section, x);
+// What an FFN and the experts beside it give together.
+NaiveModel::Row NaiveModel::beside(std::uint32_t section, const Row& x, const Row& stream) const {
+  const auto normed = [&](const Row& y, TensorKind gain) {
+    return norm(y, weights(section, gain), {});
+  };
+  Row sum = normed(dense_ffn(section, x), TensorKind::kDensePostNorm);
+  const Row out = experts(section, normed(stream, TensorKind::kExpertNorm),
+                          normed(stream, TensorKind::kRouterNorm));
+  add(sum, normed(out, TensorKind::kExpertPostNorm));
+  return sum;
+}
+
+NaiveModel::Row NaiveModel::ffn(std::uint32_t section, const Row& x, const Row& stream) const {
+  if (spec_.experts_beside_ffn) return beside(section, x, stream);
+  if (!weights(section, TensorKind::kRouter).empty()) return experts(section, x, x);
+  return dense_ffn(section, x);
+}
+
+NaiveModel::Row NaiveModel::dense_ffn(std::uint32_t section, const Row& x) const {
   Row inner = product(section, TensorKind::kFfnUp, TensorKind::kFfnUpBias, x);
   if (spec_.gated_ffn) {
     const Row gate = product(section, TensorKind::kFfnGate, TensorKind::kFfnGateBias, x);
@@ -625,12 +674,7 @@ std::vector<std::vector<double>> NaiveModel::logits(
         continue;
       }
       auto [q, k, v] = head_rows(layer, n);
-      if (spec_.query_position_scale != 0.0F) {
-        const std::uint32_t place =
-            cache == nullptr ? position : std::min(position, cache->sinks + cache->window - 1);
-        const double turns = std::floor(1.0 * place / spec_.rope.original_context);
-        for (double& value : q) value *= 1.0 + spec_.query_position_scale * std::log(1.0 + turns);
-      }
+      scale_query(q, position, cache);
       if (cache == nullptr) {
         rotate(q, layer - 1, position, context);
         rotate(k, layer - 1, position, context);
@@ -666,7 +710,8 @@ std::vector<std::vector<double>> NaiveModel::logits(
       } else if (!weights(layer, kFfnNorm).empty()) {
         m = norm(x, weights(layer, kFfnNorm), weights(layer, kFfnNormBias));
       }
-      add(x, scaled(behind(ffn(layer, m), kFfnPostNorm)));
+      add(x, scaled(behind(ffn(layer, m, x), kFfnPostNorm)));
+      scale_stream(layer, x);
     }
     if (hidden != nullptr) hidden->push_back(rows);
   }

@@ -73,7 +73,7 @@ class NaiveModel {
     return norm(x, gain, bias, static_cast<double>(spec_.norm_epsilon));
   }
   Row norm(const Row& x, const Weights& gain, const Weights& bias, double epsilon) const;
-  void norm_heads(Row& x, const Weights& gain) const;
+  void norm_heads(Row& x, std::uint32_t head_dim, const Weights& gain) const;
   // The angle of a pair of columns at a position.
   double turn(std::uint32_t layer, std::uint32_t pair, std::uint32_t position,
               std::uint32_t context) const;
@@ -100,11 +100,16 @@ class NaiveModel {
   std::vector<Row> mamba2(std::uint32_t section, const std::vector<Row>& rows) const;
   Row embedded(std::uint32_t token, std::size_t position) const;
   Row scaled(Row y) const;  // by the residual scale
-  Row ffn(std::uint32_t section, const Row& x) const;
+  Row values_of(std::uint32_t section, const Row& x, const Row& k) const;
+  void scale_query(Row& q, std::uint32_t position, const Cache* cache) const;
+  void scale_stream(std::uint32_t section, Row& x) const;
+  Row ffn(std::uint32_t section, const Row& x, const Row& stream) const;
+  Row dense_ffn(std::uint32_t section, const Row& x) const;
+  Row beside(std::uint32_t section, const Row& x, const Row& stream) const;
   Row mixed(Row scores) const;
   Row routed(std::uint32_t section, const Row& scores) const;
   Row shared_expert(std::uint32_t section, const Row& x) const;
-  Row experts(std::uint32_t section, const Row& x) const;
+  Row experts(std::uint32_t section, const Row& x, const Row& routing) const;
   Status write_section(QsfWriter& writer, SectionKind kind, std::uint32_t section) const;
 
   ModelSpec spec_;

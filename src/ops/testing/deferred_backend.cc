@@ -36,8 +36,9 @@ KvLayerPages DeviceKvStore::acquire_layer(std::uint32_t layer) {
   host_pages_ = host_.acquire_layer(layer);
   if (host_pages_.base == nullptr) return {};
   acquired_ = layer;
+  const auto of_layer = static_cast<std::size_t>(shape().of_layer(layer).layer_bytes());
   for (const std::uint32_t page : pages_) {
-    std::memcpy(device.page(page), host_pages_.page(page), static_cast<std::size_t>(n_bytes));
+    std::memcpy(device.page(page), host_pages_.page(page), of_layer);
   }
   return device;
 }
@@ -46,8 +47,9 @@ void DeviceKvStore::release_layer(std::uint32_t layer) {
   const std::uint64_t n_bytes = shape().layer_bytes();
   const KvLayerPages device = {memory_->span().data(), n_bytes};
   if (std::exchange(acquired_, kNoLayer) == layer) {
+    const auto of_layer = static_cast<std::size_t>(shape().of_layer(layer).layer_bytes());
     for (const std::uint32_t page : pages_) {
-      std::memcpy(host_pages_.page(page), device.page(page), static_cast<std::size_t>(n_bytes));
+      std::memcpy(host_pages_.page(page), device.page(page), of_layer);
     }
   }
   host_.release_layer(layer);

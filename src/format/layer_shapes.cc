@@ -1,0 +1,147 @@
+// SPDX-License-Identifier: MIT
+
+#include "format/layer_shapes.h"
+
+#include <algorithm>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "format/spec_keys.h"
+
+namespace qsf {
+namespace {
+
+Status check_one_a_layer(const char* name, std::size_t n, const ModelSpec& s) {
+  if (n == 0 || n == s.n_layers) return ok_status();
+  return invalid_argument("%s: %zu values for %u layers, expected one a layer", name, n,
+                          s.n_layers);
+}
+
+Status check_heads(const ModelSpec& s) {
+  KvHeads most = {.n_kv_heads = 0, .head_dim = 0};
+  for (const KvHeads& heads : s.layer_heads) {
+    if (heads.n_kv_heads == 0 || heads.head_dim == 0 || s.n_heads % heads.n_kv_heads != 0) {
+      return invalid_argument(
+          "heads by layer: %u key-value heads of %u columns, expected a divisor of the %u heads "
+          "and columns above 0",
+          heads.n_kv_heads, heads.head_dim, s.n_heads);
+    }
+    most.n_kv_heads = std::max(most.n_kv_heads, heads.n_kv_heads);
+    most.head_dim = std::max(most.head_dim, heads.head_dim);
+  }
+  if (most == KvHeads{s.n_kv_heads, s.head_dim}) return ok_status();
+  return invalid_argument(
+      "heads by layer: at most %u key-value heads and %u columns, but the model has %u and %u",
+      most.n_kv_heads, most.head_dim, s.n_kv_heads, s.head_dim);
+}
+
+// A rotation has the frequencies of one width.
+Status check_rotations(const ModelSpec& s) {
+  if (s.positions != PositionEncoding::kRope) return ok_status();
+  if (s.rope.scaling > RopeScaling::kLinear) {
+    return invalid_argument("heads by layer: not with rope scaling %s",
+                            std::string(rope_scaling_name(s.rope.scaling)).c_str());
+  }
+  std::uint32_t widths[3] = {};
+  for (std::uint32_t layer = 0; layer < s.n_layers; ++layer) {
+    const LayerRope rope = s.rope_of(layer);
+    const std::uint32_t width = s.layer_heads[layer].head_dim;
+    std::uint32_t& of_rope = widths[static_cast<unsigned>(rope)];
+    if (of_rope == 0) of_rope = width;
+    if (rope == LayerRope::kNone) continue;
+    if (of_rope != width || s.rope_dims_of(layer) > width || s.rope_dims_of(layer) % 2 != 0) {
+      return invalid_argument(
+          "heads by layer: layer %u rotates %u of %u columns, expected an even part of the %u that "
+          "its rotation has",
+          layer, s.rope_dims_of(layer), width, of_rope);
+    }
+  }
+  return ok_status();
+}
+
+}  // namespace
+
+std::uint32_t ModelSpec::kv_dim() const noexcept {
+  std::uint32_t most = layer_heads.empty() ? n_kv_heads * head_dim : 0;
+  for (const KvHeads& heads : layer_heads) {
+    most = std::max(most, heads.n_kv_heads * heads.head_dim);
+  }
+  return most;
+}
+
+void set_layer_heads(std::vector<KvHeads> heads, ModelSpec& spec) {
+  const KvHeads first = heads.front();
+  spec.n_kv_heads = first.n_kv_heads;
+  spec.head_dim = first.head_dim;
+  bool alike = true;
+  for (const KvHeads& other : heads) {
+    alike = alike && other == first;
+    spec.n_kv_heads = std::max(spec.n_kv_heads, other.n_kv_heads);
+    spec.head_dim = std::max(spec.head_dim, other.head_dim);
+  }
+  spec.layer_heads = alike ? std::vector<KvHeads>() : std::move(heads);
+}
+
+Status check_layer_shapes(const ModelSpec& s) {
+  QSF_RETURN_IF_ERROR(check_one_a_layer("heads by layer", s.layer_heads.size(), s));
+  QSF_RETURN_IF_ERROR(
+      check_one_a_layer("layers whose keys are values", s.key_value_layers.size(), s));
+  for (const std::uint32_t here : s.key_value_layers) {
+    if (here <= 1) continue;
+    return invalid_argument("layers whose keys are values: %u, expected 0 or 1", here);
+  }
+  const std::uint32_t n_pairs = s.rope_dims() / 2;
+  const bool plain =
+      s.positions == PositionEncoding::kRope && s.rope.scaling <= RopeScaling::kLinear;
+  if (s.rope.n_turning != 0 && (!plain || s.rope.n_turning > n_pairs)) {
+    return invalid_argument(
+        "pairs that turn: %u of %u, expected at most all, of a rope that is unscaled or linear",
+        s.rope.n_turning, n_pairs);
+  }
+  const bool shaped = !s.layer_heads.empty() || !s.key_value_layers.empty();
+  if (shaped && !s.layer_mixers.empty()) {
+    return invalid_argument("heads or values by layer: not in a model with mixers by layer");
+  }
+  if (s.layer_heads.empty()) return ok_status();
+  QSF_RETURN_IF_ERROR(check_heads(s));
+  return check_rotations(s);
+}
+
+void encode_layer_shapes(const ModelSpec& s, Metadata& m) {
+  if (!s.layer_heads.empty()) {
+    std::vector<std::uint32_t> widths;
+    std::vector<std::uint32_t> counts;
+    for (const KvHeads& heads : s.layer_heads) {
+      widths.push_back(heads.head_dim);
+      counts.push_back(heads.n_kv_heads);
+    }
+    m.set_u32_array(keys::kAttentionHeadDims, widths, true);
+    m.set_u32_array(keys::kAttentionKvHeads, counts, true);
+  }
+  if (!s.key_value_layers.empty()) {
+    m.set_u32_array(keys::kAttentionKeyValues, s.key_value_layers, true);
+  }
+  if (s.value_norms) m.set_bool(keys::kAttentionValueNorms, true, true);
+  if (s.rope.n_turning != 0) m.set_u32(keys::kRopeTurning, s.rope.n_turning, true);
+}
+
+Status decode_layer_shapes(const Metadata& m, ModelSpec& s) {
+  QSF_ASSIGN_OR_RETURN(const std::vector<std::uint32_t> widths,
+                       m.get_u32_array(keys::kAttentionHeadDims));
+  QSF_ASSIGN_OR_RETURN(const std::vector<std::uint32_t> counts,
+                       m.get_u32_array(keys::kAttentionKvHeads));
+  if (widths.size() != counts.size()) {
+    return corrupt("metadata keys \"%s\" and \"%s\": %zu and %zu values, expected one a layer",
+                   keys::kAttentionHeadDims, keys::kAttentionKvHeads, widths.size(), counts.size());
+  }
+  for (std::size_t i = 0; i < widths.size(); ++i) {
+    s.layer_heads.push_back({.n_kv_heads = counts[i], .head_dim = widths[i]});
+  }
+  QSF_ASSIGN_OR_RETURN(s.key_value_layers, m.get_u32_array(keys::kAttentionKeyValues));
+  QSF_ASSIGN_OR_RETURN(s.value_norms, m.get_bool(keys::kAttentionValueNorms, false));
+  QSF_ASSIGN_OR_RETURN(s.rope.n_turning, m.get_u32(keys::kRopeTurning, 0));
+  return ok_status();
+}
+
+}  // namespace qsf

@@ -1,0 +1,140 @@
+// SPDX-License-Identifier: MIT
+//
+// Heads by layer, keys that are values and pairs that turn: what a file keeps and what is refused.
+
+#include "format/layer_shapes.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <array>
+#include <functional>
+#include <utility>
+#include <vector>
+
+#include "format/spec_keys.h"
+#include "format/tensor_rules.h"
+#include "format/testing/small_models.h"
+
+namespace qsf {
+namespace {
+
+using testing::HasSubstr;
+using testing_support::shaped_spec;
+
+std::array<std::byte, kHeaderBytes> shaped_header(const ModelSpec& spec) {
+  std::array<std::byte, kHeaderBytes> header{};
+  encode_spec_header(spec, header);
+  return header;
+}
+
+TEST(LayerShapesTest, SurviveHeaderAndMetadata) {
+  const ModelSpec spec = shaped_spec();
+  const Metadata metadata = encode_spec_metadata(spec);
+  for (const char* key :
+       {keys::kAttentionHeadDims, keys::kAttentionKvHeads, keys::kAttentionKeyValues,
+        keys::kAttentionValueNorms, keys::kRopeTurning}) {
+    const MetadataEntry* const entry = metadata.find(key);
+    ASSERT_NE(entry, nullptr) << key;
+    EXPECT_TRUE(entry->required) << key;
+  }
+  const auto back = decode_spec(shaped_header(spec), metadata);
+  ASSERT_TRUE(back) << back.error().message();
+  EXPECT_EQ(*back, spec);
+}
+
+TEST(LayerShapesTest, ASpecOfAlikeLayersHasNoKeyOfThem) {
+  ModelSpec spec = shaped_spec();
+  spec.layer_heads.clear();
+  spec.key_value_layers.clear();
+  spec.value_norms = false;
+  spec.rope.n_turning = 0;
+  const Metadata metadata = encode_spec_metadata(spec);
+  for (const char* key :
+       {keys::kAttentionHeadDims, keys::kAttentionKvHeads, keys::kAttentionKeyValues,
+        keys::kAttentionValueNorms, keys::kRopeTurning}) {
+    EXPECT_FALSE(metadata.contains(key)) << key;
+  }
+}
+
+TEST(LayerShapesTest, SizesOfEachLayerAndTheMostOfAny) {
+  const ModelSpec spec = shaped_spec();
+  EXPECT_EQ(spec.q_dim(), 96U);
+  EXPECT_EQ(spec.kv_dim(), 24U);
+  EXPECT_EQ(spec.attention_of(0).q_dim(), 48U);
+  EXPECT_EQ(spec.attention_of(0).kv_dim(), 24U);
+  EXPECT_EQ(spec.attention_of(1).kv_dim(), 16U);
+  EXPECT_EQ(spec.rope_dims_of(0), 8U);
+  EXPECT_EQ(spec.rope_dims_of(1), 16U);
+  const auto shape = [&spec](std::uint32_t layer, TensorKind kind) {
+    const TensorShape found = tensor_shape(spec, layer, kind);
+    return std::pair(found.rows, found.cols);
+  };
+  EXPECT_EQ(shape(0, TensorKind::kAttnQ), std::pair(48U, 24U));
+  EXPECT_EQ(shape(1, TensorKind::kAttnQ), std::pair(96U, 24U));
+  EXPECT_EQ(shape(1, TensorKind::kAttnK), std::pair(16U, 24U));
+  EXPECT_EQ(shape(1, TensorKind::kAttnO), std::pair(24U, 96U));
+  EXPECT_EQ(shape(2, TensorKind::kQNorm), std::pair(1U, 8U));
+}
+
+TEST(LayerShapesTest, SettingHeadsFindsTheMost) {
+  ModelSpec spec = shaped_spec();
+  set_layer_heads({{1, 8}, {2, 4}, {1, 8}}, spec);
+  EXPECT_EQ(spec.n_kv_heads, 2U);
+  EXPECT_EQ(spec.head_dim, 8U);
+  set_layer_heads({{2, 8}, {2, 8}, {2, 8}}, spec);
+  EXPECT_TRUE(spec.layer_heads.empty());
+  EXPECT_EQ(spec.head_dim, 8U);
+}
+
+TEST(LayerShapesTest, RefusesWhatDoesNotFit) {
+  const std::pair<std::function<void(ModelSpec&)>, const char*> faults[] = {
+      {[](ModelSpec& s) { s.layer_heads.pop_back(); }, "2 values for 3 layers"},
+      {[](ModelSpec& s) { s.layer_heads[0].n_kv_heads = 0; }, "0 key-value heads"},
+      {[](ModelSpec& s) { s.layer_heads[0].n_kv_heads = 4; }, "4 key-value heads"},
+      {[](ModelSpec& s) { s.layer_heads[1].head_dim = 0; }, "of 0 columns"},
+      {[](ModelSpec& s) { s.head_dim = 18; }, "but the model has 3 and 18"},
+      {[](ModelSpec& s) { s.n_kv_heads = 6; }, "but the model has 6 and 16"},
+      {[](ModelSpec& s) { s.layer_heads[2].head_dim = 6; }, "layer 2 rotates 6 of 6 columns"},
+      {[](ModelSpec& s) { s.layer_heads[0].head_dim = s.layer_heads[2].head_dim = 7; },
+       "layer 0 rotates 7 of 7 columns"},
+      {[](ModelSpec& s) { s.rope.dims = 10; }, "layer 0 rotates 10 of 8 columns"},
+      {[](ModelSpec& s) {
+         s.rope.n_turning = 0;
+         s.rope.scaling = RopeScaling::kYarn;
+         s.rope.original_context = 8;
+       },
+       "not with rope scaling yarn"},
+      {[](ModelSpec& s) { s.rope.n_turning = 9; }, "pairs that turn: 9 of 8"},
+      {[](ModelSpec& s) {
+         s.key_value_layers = {0, 1};
+       },
+       "2 values for 3 layers"},
+      {[](ModelSpec& s) { s.key_value_layers[0] = 2; }, "expected 0 or 1"},
+      {[](ModelSpec& s) {
+         s.layer_mixers = {0, 1, 0};
+         s.conv_taps = 3;
+       },
+       "not in a model with mixers by layer"},
+  };
+  ASSERT_TRUE(validate(shaped_spec()).ok()) << validate(shaped_spec()).message();
+  for (const auto& [break_it, message] : faults) {
+    ModelSpec spec = shaped_spec();
+    break_it(spec);
+    const Status status = validate(spec);
+    EXPECT_EQ(status.code(), StatusCode::kInvalidArgument) << message;
+    EXPECT_THAT(status.message(), HasSubstr(message));
+  }
+}
+
+TEST(LayerShapesTest, ListsOfOtherLengthsAreCorrupt) {
+  Metadata metadata = encode_spec_metadata(shaped_spec());
+  metadata.set_u32_array(keys::kAttentionKvHeads, std::vector<std::uint32_t>{3, 1}, true);
+  const auto back = decode_spec(shaped_header(shaped_spec()), metadata);
+  ASSERT_FALSE(back);
+  EXPECT_EQ(back.error().code(), StatusCode::kCorrupt);
+  EXPECT_THAT(back.error().message(), HasSubstr("3 and 2 values"));
+}
+
+}  // namespace
+}  // namespace qsf
