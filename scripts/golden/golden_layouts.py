@@ -71,7 +71,8 @@ def rotates(config):
 def is_norm_gain(name):
     return "norm.weight" in name or name.endswith(
         (".ln_1.weight", ".ln_2.weight", "ln_f.weight", ".ln_attn.weight", ".ln_mlp.weight",
-         ".norm_1.weight", ".norm_2.weight", ".norm_f.weight"))
+         ".norm_1.weight", ".norm_2.weight", ".norm_f.weight", "layernorm_1.weight",
+         "layernorm_2.weight"))
 
 
 def is_head_norm_gain(name):
@@ -277,6 +278,11 @@ def rope_frequencies(config, kind, context):
     """Returns (frequencies, factor of cos and sin) of layers of `kind`, by the published
     formulas, in a context of that many tokens."""
     rope, width = rope_by_kind(config)[kind], rotated_columns(config)
+    if rope["rope_type"] == "proportional":  # of a head's pairs, the first ones
+        width = config["global_head_dim"]
+        turning = int(rope["partial_rotary_factor"] * width) // 2
+        turned = [rope["rope_theta"] ** (-2 * i / width) for i in range(turning)]
+        return turned + [0.0] * (width // 2 - turning), 1.0
     plain = [rope["rope_theta"] ** (-2 * i / width) for i in range(width // 2)]
     if rope["rope_type"] == "linear":
         return [f / rope["factor"] for f in plain], 1.0

@@ -39,6 +39,7 @@ MODELS = {
     "granitemoe": "granitemoe", "gpt_oss": "gpt-oss", "gpt_oss_floats": "gpt-oss", "lfm2": "lfm2",
     "lfm2_moe": "lfm2moe", "granite4h": "granitehybrid", "granite4h_experts": "granitehybrid",
     "qwen3_5": "qwen35", "qwen3_5_moe": "qwen35moe", "qwen3_next": "qwen3next",
+    "gemma4": "gemma4", "gemma4_a4b": "gemma4",
 }
 # Architectures whose queries and keys rotate in pairs, though the folders' rotate in halves.
 IN_PAIRS = ("llama", "smollm3", "granite", "granitehybrid", "granitemoe", "mistral3")
@@ -188,12 +189,21 @@ def rope_tensors(config):
     if rope["rope_type"] in ("longrope", "su"):
         yield "rope_factors_long.weight", np.array(rope["long_factor"], np.float32)
         yield "rope_factors_short.weight", np.array(rope["short_factor"], np.float32)
+    if rope["rope_type"] == "proportional":  # pairs that stand divide by a number without end
+        n_pairs = config["global_head_dim"] // 2
+        turning = int(rope["partial_rotary_factor"] * n_pairs)
+        yield "rope_freqs.weight", np.array([1.0] * turning + [1e30] * (n_pairs - turning),
+                                            np.float32)
 
 
 def add_rope_keys(writer, arch, config, context):
     ropes = layouts.rope_by_kind(config)
     rope = ropes["full_attention"]
-    writer.add_rope_dimension_count(layouts.rotated_columns(config))
+    if arch == "gemma4":
+        writer.add_rope_dimension_count(config["global_head_dim"])
+        writer.add_rope_dimension_count_swa(config["head_dim"])
+    else:
+        writer.add_rope_dimension_count(layouts.rotated_columns(config))
     writer.add_rope_freq_base(rope["rope_theta"])
     local = ropes.get("sliding_attention", rope)["rope_theta"]
     if local not in (10000.0, rope["rope_theta"]):
@@ -228,14 +238,15 @@ def add_window_keys(writer, arch, config):
     window = config.get("sliding_window")
     if arch in ("phi3", "phimoe"):
         writer.add_sliding_window(window or 0)
-    elif window is not None and arch in ("gemma2", "gemma3", "olmo2", "exaone4", "cohere2",
-                                         "starcoder2", "gpt-oss"):
+    elif window is not None and arch in ("gemma2", "gemma3", "gemma4", "olmo2", "exaone4",
+                                         "cohere2", "starcoder2", "gpt-oss"):
         writer.add_sliding_window(window)
         kinds = layouts.layer_kinds(config)
         local = [kind == "sliding_attention" for kind in kinds]
         by_default = [(layer + 1) % layouts.DEFAULT_PATTERN.get(config["model_type"], 1) != 0
                       for layer in range(len(kinds))]
-        if arch in ("olmo2", "exaone4") or (arch in ("gemma3", "cohere2") and local != by_default):
+        always = arch in ("olmo2", "exaone4", "gemma4")
+        if always or (arch in ("gemma3", "cohere2") and local != by_default):
             writer.add_sliding_window_pattern(local)
 
 
@@ -244,8 +255,17 @@ def add_family_keys(writer, arch, config):
     if arch == "gemma2":
         writer.add_attn_logit_softcapping(config["attn_logit_softcapping"])
         writer.add_final_logit_softcapping(config["final_logit_softcapping"])
-    if arch == "gemma3" and config.get("final_logit_softcapping"):
+    if arch in ("gemma3", "gemma4") and config.get("final_logit_softcapping"):
         writer.add_final_logit_softcapping(config["final_logit_softcapping"])
+    if config.get("enable_moe_block"):
+        writer.add_expert_count(config["num_experts"])
+        writer.add_expert_used_count(config["top_k_experts"])
+        writer.add_expert_feed_forward_length(config["moe_intermediate_size"])
+    if arch == "gemma4":
+        writer.add_shared_kv_layers(config["num_kv_shared_layers"])
+        writer.add_embedding_length_per_layer_input(config["hidden_size_per_layer_input"])
+        writer.add_key_length_swa(config["head_dim"])
+        writer.add_value_length_swa(config["head_dim"])
     if arch in ("stablelm", "gptneox"):
         writer.add_parallel_residual(config["use_parallel_residual"])
     if arch == "granitehybrid":
@@ -355,11 +375,16 @@ def add_keys(writer, arch, config, tensors, names):
                                   for layer in range(layouts.count_layers(config))])
         if arch in ("lfm2", "lfm2moe"):
             writer.add_shortconv_l_cache(config["conv_L_cache"])
+    elif arch == "gemma4" and config["attention_k_eq_v"]:
+        writer.add_head_count_kv([n_kv if kind == "sliding_attention"
+                                  else config["num_global_key_value_heads"]
+                                  for kind in layouts.layer_kinds(config)])
     else:
         one = layouts.has_latent(config) and not has_one_kv_tensor(config)
         writer.add_head_count_kv(1 if one else n_kv)
     if layouts.has_latent(config):
         add_latent_keys(writer, config)
+    width = config.get("global_head_dim", width)
     if "head_dim" in config and arch != "granite":
         writer.add_key_length(width)
         writer.add_value_length(width)
@@ -385,6 +410,19 @@ def add_tokenizer(writer, n_vocab):
     writer.add_chat_template("{{ messages[0].content }}")
 
 
+def name_gemma4(names):
+    """Names what the gguf package knows under the name of a module alone."""
+    for name in names:
+        layer = next((part for part in name.split(".") if part.isdigit()), "")
+        for own, known in ((".router.scale", "ffn_gate_inp.scale"),
+                           (".router.per_expert_scale", "ffn_down_exps.scale"),
+                           (".experts.gate_up_proj", "ffn_gate_up_exps.weight"),
+                           (".experts.down_proj", "ffn_down_exps.weight"),
+                           (".layer_scalar", "layer_output_scale.weight")):
+            if name.endswith(own):
+                names[name] = f"blk.{layer}.{known}"
+
+
 def convert(folder, arch, out):
     with open(os.path.join(folder, "config.json"), encoding="utf-8") as file:
         config = layouts.text_config(json.load(file))
@@ -400,6 +438,8 @@ def convert(folder, arch, out):
                                   try_suffixes=(".weight", ".bias")) for name in tensors}
     if arch in gguf_delta.ARCHITECTURES:
         gguf_delta.take_language_model(arch, tensors, names, table)
+    if arch == "gemma4":
+        name_gemma4(names)
     if arch in ("granite", "granitehybrid") and not layouts.has_experts(config):
         split_shared_ffn(tensors, names)
     if layouts.has_latent(config) and not has_one_kv_tensor(config):

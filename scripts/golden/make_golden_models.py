@@ -53,6 +53,7 @@ from transformers import AutoModelForCausalLM
 from transformers.models.auto.configuration_auto import CONFIG_MAPPING
 
 import golden_configs
+import golden_gemma4
 import golden_gpt_oss
 from golden_configs import MAX_TOKENS
 from golden_delta_configs import DELTA_MODELS
@@ -66,7 +67,8 @@ from golden_layouts import (SCALES_EMBEDDINGS, attention_layers, gain_offset, ha
 from golden_state_configs import drawn_state
 
 MODELS = {**golden_configs.MODELS, **EXPERT_MODELS, **LATENT_MODELS,
-          **golden_gpt_oss.GPT_OSS_MODELS, **golden_configs.SEEDED_MODELS, **DELTA_MODELS}
+          **golden_gpt_oss.GPT_OSS_MODELS, **golden_configs.SEEDED_MODELS, **DELTA_MODELS,
+          **golden_gemma4.gemma4_models(MAX_TOKENS)}
 CASES = [(1, 21), (2, 21), (63, 21), (64, 21), (65, 21), (200, 21), (512, 21), (MAX_TOKENS, 1)]
 MIN_FAULT = 1e-2
 SCORE_STD = (2.0, 3.0)
@@ -111,6 +113,10 @@ def draw(name, shape, config, rng):
     own = drawn_state(name, values)
     if own is not None:
         return torch.from_numpy(own)
+    if config["model_type"] == "gemma4_text":
+        own = golden_gemma4.drawn(name, values)
+        if own is not None:
+            return torch.from_numpy(own.astype(np.float32))
     if is_norm_gain(name):
         if "embeddings_layernorm" in name:
             values *= 0.5  # signs included, or a tied head would say every token again

@@ -120,6 +120,8 @@ const char* const kModels[] = {"gpt2",
                                "deepseek_v2",
                                "deepseek_v3",
                                "glm4_moe_lite",
+                               "gemma4",
+                               "gemma4_a4b",
                                "lfm2",
                                "lfm2_types",
                                "lfm2_moe",
@@ -440,6 +442,9 @@ class ConfigFaults {
     if (config_.value("num_experts_per_tok", 0) > 0 && family_ != "phimoe") {
       add("num_experts_per_tok", config_["num_experts_per_tok"].get<int>() - 1);
     }
+    if (config_.value("enable_moe_block", false)) {
+      add("top_k_experts", config_["top_k_experts"].get<int>() - 1);
+    }
     if (config_.value("n_group", 1) > 1) add("topk_group", config_["topk_group"].get<int>() + 1);
     if (config_.contains("norm_topk_prob") && family_ != "deepseek_v2") {  // which does not read it
       add("norm_topk_prob", !config_["norm_topk_prob"].get<bool>());
@@ -552,6 +557,7 @@ class ConfigFaults {
     if (config_.contains("sliding_window_pattern") && !typed) add("sliding_window_pattern", 2);
     const bool alternates = family_ == "gemma2";
     if (!has_number("sliding_window") || (!alternates && !typed)) return;
+    if (family_ == "gemma4_text") return;  // its types of layers have other shapes
     json exchanged;
     for (int layer = 0; layer < n_layers; ++layer) {
       const bool windowed =

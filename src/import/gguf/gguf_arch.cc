@@ -2,6 +2,8 @@
 
 #include "import/gguf/gguf_arch.h"
 
+#include <algorithm>
+
 #include "import/gguf/gguf_fields.h"
 #include "import/gguf/gguf_rope.h"
 
@@ -11,6 +13,11 @@ namespace {
 // Architectures with states have an array: 0 heads in layers without attention.
 void read_kv_heads(GgufFields& fields, const GgufArchitecture& architecture, ModelSpec& spec) {
   const char* key = "attention.head_count_kv";
+  if (architecture.heads_by_layer && fields.is_array(key)) {
+    const std::vector<std::uint32_t> heads = fields.u32_array(key, spec.n_layers, 1U << 16);
+    spec.n_kv_heads = *std::max_element(heads.begin(), heads.end());
+    return;
+  }
   if (architecture.state == LayerMixer::kAttention || !fields.is_array(key)) {
     spec.n_kv_heads = fields.u32_or(key, spec.n_heads, 1, 1U << 16);
     return;
@@ -164,6 +171,12 @@ constexpr GgufKindName kLayerNames[] = {
     {K::kLatentValues, "attn_v_b.weight"},
     {K::kAttnPostNorm, "post_attention_norm.weight"},
     {K::kFfnPostNorm, "post_ffw_norm.weight"},
+    {K::kLayerScale, "layer_output_scale.weight"},
+    {K::kRouterNorm, "ffn_gate_inp.scale"},
+    {K::kExpertScales, "ffn_down_exps.scale"},
+    {K::kExpertNorm, "pre_ffw_norm_2.weight"},
+    {K::kDensePostNorm, "post_ffw_norm_1.weight"},
+    {K::kExpertPostNorm, "post_ffw_norm_2.weight"},
 };
 
 // Returns the name of a kind in a list, null where it has none.

@@ -43,6 +43,7 @@ struct GgufArchitecture {
   LayerMixer state = LayerMixer::kAttention;  // of layers without heads of keys
   bool gated_queries = false;                 // queries lie beside their gates (delta_rows.h)
   bool rates_by_group = false;                // the same of rates and time steps of a delta rule
+  bool heads_by_layer = false;                // the layers' numbers of heads of keys may differ
   Status (*finish)(const GgufFile& file, GgufFields& fields,
                    ModelSpec& spec) = nullptr;  // reads its own keys
   const TensorTable* table = nullptr;  // kinds and their order; null: those of the family's folders
@@ -50,6 +51,11 @@ struct GgufArchitecture {
   // Of rows with one name, the first that this is true of; null: of every file.
   bool (*holds)(const GgufFile& file) = nullptr;
 };
+
+// The keys of Gemma 4.
+Status finish_gemma4(const GgufFile& file, GgufFields& fields, ModelSpec& spec);
+Status finish_gemma4moe(const GgufFile& file, GgufFields& fields, ModelSpec& spec);
+bool has_gemma4_experts(const GgufFile& file);
 
 // Returns the architecture that general.architecture names.
 // Fails  kCorrupt without the key; kUnsupported, naming it

@@ -25,6 +25,7 @@ struct Family {
   std::uint32_t n_vocab = 0;     // where files may leave it out
 };
 constexpr std::uint32_t kGemma3Vocab = 262208;
+constexpr std::uint32_t kGemma4Vocab = 262144;
 constexpr Family kFamilies[] = {
     {"BitNetForCausalLM", parse_bitnet},
     {"BitnetForCausalLM", parse_bitnet_1bit},
@@ -41,6 +42,8 @@ constexpr Family kFamilies[] = {
     {"Gemma2ForCausalLM", parse_gemma2},
     {"Gemma3ForCausalLM", parse_gemma3, false, kGemma3Vocab},
     {"Gemma3ForConditionalGeneration", parse_gemma3, true, kGemma3Vocab},
+    {"Gemma4ForCausalLM", parse_gemma4, false, kGemma4Vocab},
+    {"Gemma4ForConditionalGeneration", parse_gemma4, true, kGemma4Vocab},
     {"GemmaForCausalLM", parse_gemma},
     {"Glm4ForCausalLM", parse_glm4},
     {"Glm4MoeForCausalLM", parse_glm4moe},

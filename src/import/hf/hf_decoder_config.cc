@@ -114,7 +114,7 @@ Status divide_heads(const char* hidden_key, const char* heads_key, ModelSpec& sp
   return ok_status();
 }
 
-Status parse_decoder(ConfigFields& fields, const DecoderDefaults& defaults, ModelSpec& spec) {
+Status parse_decoder_sizes(ConfigFields& fields, const DecoderDefaults& defaults, ModelSpec& spec) {
   spec.hidden = fields.u32("hidden_size", 1, 1U << 20);
   spec.n_layers = fields.u32("num_hidden_layers", 1, 4096);
   const char* heads = "num_attention_heads";
@@ -136,6 +136,11 @@ Status parse_decoder(ConfigFields& fields, const DecoderDefaults& defaults, Mode
   if (spec.head_dim == 0) {
     QSF_RETURN_IF_ERROR(divide_heads("hidden_size", heads, spec));
   }
+  return ok_status();
+}
+
+Status parse_decoder(ConfigFields& fields, const DecoderDefaults& defaults, ModelSpec& spec) {
+  QSF_RETURN_IF_ERROR(parse_decoder_sizes(fields, defaults, spec));
   return parse_rope(fields, defaults, spec);
 }
 
@@ -369,7 +374,8 @@ Status parse_local_rope(ConfigFields& fields, const std::vector<bool>& local, fl
       return unsupported("%s: partial_rotary_factor: %g is not supported", kLocalLayers, share);
     }
   }
-  const bool differs = theta != spec.rope.theta || spec.rope.scaling != RopeScaling::kNone;
+  const bool differs = theta != spec.rope.theta || spec.rope.scaling != RopeScaling::kNone ||
+                       spec.rope.n_turning != 0 || !spec.layer_heads.empty();
   if (!differs || std::find(local.begin(), local.end(), true) == local.end()) return ok_status();
   spec.local_rope_theta = theta;
   for (const bool is_local : local) {

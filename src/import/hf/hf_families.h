@@ -5,6 +5,7 @@
 //   hf_families.cc            LLaMA and what differs from it in numbers and biases
 //   hf_families_gpt.cc        GPT-2 and its kin: LayerNorm with a bias, an FFN without a gate
 //   hf_families_gemma.cc      Gemma
+//   hf_families_gemma4.cc     Gemma 4
 //   hf_families_parallel.cc   attention and FFN side by side: Phi, StableLM, Command-R
 //   hf_families_post_norm.cc  norms behind sublayers: OLMo, EXAONE, GLM
 //   hf_families_experts.cc    mixtures of experts
@@ -57,6 +58,7 @@ Status parse_mpt(ConfigFields& fields, HfConfig& config);
 Status parse_gemma(ConfigFields& fields, HfConfig& config);
 Status parse_gemma2(ConfigFields& fields, HfConfig& config);
 Status parse_gemma3(ConfigFields& fields, HfConfig& config);
+Status parse_gemma4(ConfigFields& fields, HfConfig& config);
 Status parse_phi2(ConfigFields& fields, HfConfig& config);
 Status parse_stablelm(ConfigFields& fields, HfConfig& config);
 Status parse_cohere(ConfigFields& fields, HfConfig& config);
@@ -113,7 +115,10 @@ struct DecoderDefaults {
   bool rope_by_layer = false;
 };
 
-// Reads sizes, norm, head tying and RoPE, but not activation, biases and windows.
+// Reads sizes, norm and head tying.
+Status parse_decoder_sizes(ConfigFields& fields, const DecoderDefaults& defaults, ModelSpec& spec);
+
+// Reads these and RoPE, but not activation, biases and windows.
 Status parse_decoder(ConfigFields& fields, const DecoderDefaults& defaults, ModelSpec& spec);
 
 // Returns the activation called `name`, the value of `key`.

@@ -212,7 +212,7 @@ TEST(HfModelTest, TheTextModelOfALargerOneIsRead) {
               tensors.at(std::string(prefix) + "layers.0.self_attn.k_proj.weight").values);
     ASSERT_EQ((*tied)->warnings().size(), 1U);
     EXPECT_EQ((*tied)->warnings()[0],
-              "left out 3 tensors of images: this version reads the text model alone");
+              "left out 3 tensors of images or sound: this version reads the text model alone");
     // A head of its own counts, although text_config says that there is none.
     tensors[head] = tensors.at(std::string(prefix) + "embed_tokens.weight");
     tensors[head].values.back() += 1.0F;

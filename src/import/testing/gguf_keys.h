@@ -32,6 +32,7 @@ struct GgufKeys {
   std::map<std::string, std::vector<bool>> lists;
   std::map<std::string, std::vector<std::uint32_t>> arrays;  // in place of numbers of that name
   std::vector<std::string> tensors;
+  std::map<std::string, std::vector<float>> vectors;
 
   std::string write() const {
     GgufWriter writer;
@@ -57,6 +58,9 @@ struct GgufKeys {
     for (const auto& [name, values] : lists) writer.add_bools(prefix + name, values);
     writer.add_f32_tensor("token_embd.weight", {2, 3}, std::vector<float>(6, 1.0F));
     for (const std::string& name : tensors) writer.add_f32_tensor(name, {1}, {1.0F});
+    for (const auto& [name, values] : vectors) {
+      writer.add_f32_tensor(name, {values.size()}, values);
+    }
     return writer.finish();
   }
 };

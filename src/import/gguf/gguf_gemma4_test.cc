@@ -1,0 +1,99 @@
+// SPDX-License-Identifier: MIT
+//
+// What the GGUF keys of Gemma 4 say of a model, and what is refused.
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <string>
+#include <vector>
+
+#include "import/testing/gguf_keys.h"
+
+namespace qsf {
+namespace {
+
+using testing::ElementsAre;
+using namespace testing_support;
+
+GgufKeys gemma4_keys() {
+  GgufKeys keys("gemma4");
+  keys.arrays["attention.head_count_kv"] = {2, 2, 2, 2, 2, 1, 2};
+  keys.numbers = {{"attention.key_length_swa", 8},        {"attention.value_length_swa", 8},
+                  {"rope.dimension_count", 16},           {"rope.dimension_count_swa", 8},
+                  {"attention.sliding_window", 32},       {"attention.shared_kv_layers", 0},
+                  {"embedding_length_per_layer_input", 0}};
+  keys.floats["rope.freq_base"] = 1000000.0F;
+  keys.vectors["rope_freqs.weight"] = {1, 1, 1e30F, 1e30F, 1e30F, 1e30F, 1e30F, 1e30F};
+  for (const char* layer : {"0", "1", "2", "3", "4", "6"}) {
+    keys.tensors.push_back("blk." + std::string(layer) + ".attn_v.weight");
+  }
+  return keys;
+}
+
+TEST(GgufGemma4Test, HasHeadsByLayer) {
+  const ModelSpec s = valid_spec(gemma4_keys());
+  EXPECT_EQ(s.architecture, "gemma4");
+  EXPECT_EQ(s.n_kv_heads, 2U);
+  EXPECT_EQ(s.head_dim, 16U);
+  const KvHeads local = {2, 8};
+  EXPECT_THAT(s.layer_heads, ElementsAre(local, local, local, local, local, KvHeads{1, 16}, local));
+  EXPECT_THAT(s.key_value_layers, ElementsAre(0, 0, 0, 0, 0, 1, 0));
+  EXPECT_THAT(s.sliding_window, ElementsAre(32, 32, 32, 32, 32, 0, 32));
+  EXPECT_EQ(s.rope.n_turning, 2U);
+  EXPECT_EQ(s.rope.scaling, RopeScaling::kNone);
+  EXPECT_TRUE(s.rope.short_factors.empty());
+  EXPECT_EQ(s.rope.theta, 1e6F);
+  EXPECT_EQ(s.local_rope_theta, 1e4F);
+  EXPECT_EQ(s.attention_scale, 1.0F);
+  EXPECT_TRUE(s.value_norms);
+  GgufKeys keys = gemma4_keys();
+  keys.vectors.clear();
+  EXPECT_EQ(valid_spec(keys).rope.n_turning, 0U);
+}
+
+TEST(GgufGemma4Test, HasExpertsBesideItsFfn) {
+  GgufKeys keys = gemma4_keys();
+  keys.numbers["expert_count"] = 6;
+  keys.numbers["expert_used_count"] = 3;
+  keys.numbers["expert_feed_forward_length"] = 12;
+  const ModelSpec s = valid_spec(keys);
+  EXPECT_EQ(s.architecture, "gemma4moe");
+  EXPECT_TRUE(s.experts_beside_ffn && s.expert_renormalised);
+  EXPECT_EQ(s.n_experts, 6U);
+  EXPECT_EQ(s.n_experts_used, 3U);
+  EXPECT_EQ(s.expert_ffn, 12U);
+  keys.numbers["expert_used_count"] = 7;
+  expect_refused(keys, StatusCode::kCorrupt, "expert_used_count\" is 7");
+}
+
+TEST(GgufGemma4Test, RefusesWhatDoesNotFit) {
+  const auto with = [](const char* name, std::uint32_t value) {
+    GgufKeys keys = gemma4_keys();
+    keys.numbers[name] = value;
+    return keys;
+  };
+  for (const char* key : {"attention.shared_kv_layers", "embedding_length_per_layer_input"}) {
+    expect_refused(with(key, 3), StatusCode::kUnsupported, key);
+  }
+  for (const char* key : {"attention.value_length_swa", "rope.dimension_count_swa"}) {
+    expect_refused(with(key, 6), StatusCode::kUnsupported, key);
+  }
+  GgufKeys keys = gemma4_keys();
+  keys.numbers.erase("attention.sliding_window");
+  expect_refused(keys, StatusCode::kCorrupt, "attention.sliding_window");
+  keys = gemma4_keys();
+  keys.arrays["attention.head_count_kv"][1] = 0;
+  expect_refused(keys, StatusCode::kInvalidArgument, "0 key-value heads");
+  for (const std::vector<float>& factors :
+       {std::vector<float>(8, 2.0F),
+        {1, 1, 1e30F, 1, 1e30F, 1e30F, 1e30F, 1e30F},
+        {1e30F, 1e30F, 1e30F, 1e30F, 1e30F, 1e30F, 1e30F, 1e30F}}) {
+    keys = gemma4_keys();
+    keys.vectors["rope_freqs.weight"] = factors;
+    expect_refused(keys, StatusCode::kUnsupported, "expected factors of 1");
+  }
+}
+
+}  // namespace
+}  // namespace qsf
