@@ -383,7 +383,7 @@ void Engine::Impl::add_visible(SequenceId sequence, std::uint32_t layer, std::ui
     std::sort(positions.begin(), positions.end());
   }
   const VisibleSet visible = visible_at(next, RowRole::kPrompt, next + 1);
-  const std::uint32_t window = reader->spec().window_of(layer);
+  const std::uint32_t window = reader->spec().window_at(layer, next);
   const KvPolicyOptions& policy = options.kv_policy;
   const bool at_cache_position = policy.rope_reindex && visible.first > visible.sinks;
   const std::uint32_t behind_sinks = at_cache_position ? policy.sinks + policy.window - 1 : next;

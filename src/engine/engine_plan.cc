@@ -709,6 +709,9 @@ Status check_reindexed(const EngineOptions& options, const ModelSpec& spec) {
         "positions; leave rope_reindex out",
         std::string(position_encoding_name(spec.positions)).c_str(), spec.max_positions);
   }
+  if (spec.chunked_windows) {
+    return unsupported("rope_reindex: this model attends by chunks of positions; leave it out");
+  }
   const KvPolicyOptions& policy = options.kv_policy;
   const std::uint32_t distance = policy.sinks + policy.window;
   if (distance > spec.max_positions) {

@@ -72,8 +72,8 @@ Status check_routing(const ModelSpec& s) {
   QSF_RETURN_IF_ERROR(check_positive("expert epsilon", s.expert_epsilon, true));
   const bool sigmoid = s.expert_scoring == ExpertScoring::kSigmoid;
   const bool softmax = s.expert_scoring == ExpertScoring::kSoftmax;
-  if (s.n_experts == 0 && (!softmax || s.expert_scale != 1.0F)) {
-    return invalid_argument("scoring or scale of experts: the model has none");
+  if (s.n_experts == 0 && (!softmax || s.expert_scale != 1.0F || s.weighs_expert_inputs)) {
+    return invalid_argument("scoring, scale or inputs of experts: the model has none");
   }
   if (!sigmoid && s.expert_epsilon != 0.0F) {
     return invalid_argument("expert epsilon: expected with sigmoid scoring alone");
@@ -140,6 +140,9 @@ Status check_sizes(const ModelSpec& s) {
   if (s.sliding_window.size() > 1 && s.sliding_window.size() != s.n_layers) {
     return invalid_argument("attention window: %zu values for %u layers, expected 1 or one a layer",
                             s.sliding_window.size(), s.n_layers);
+  }
+  if (s.chunked_windows && s.sliding_window.empty()) {
+    return invalid_argument("chunked attention: the model has no windows");
   }
   return ok_status();
 }
@@ -247,13 +250,20 @@ Status check_rope_uses(const ModelSpec& s) {
   QSF_RETURN_IF_ERROR(check_positive("query position scale", s.query_position_scale, true));
   QSF_RETURN_IF_ERROR(check_positive("clip of queries, keys and values", s.qkv_clip, true));
   if (s.positions != PositionEncoding::kRope) {
-    if (s.layer_rope.empty() && s.query_position_scale == 0.0F) return ok_status();
-    return invalid_argument("rope by layer or query position scale: the model has no rope");
+    if (s.layer_rope.empty() && s.query_position_scale == 0.0F && !s.unit_head_norms) {
+      return ok_status();
+    }
+    return invalid_argument(
+        "rope by layer, query position scale or unit norms: the model has no rope");
+  }
+  if (s.query_position_step != 0 && s.query_position_scale == 0.0F) {
+    return invalid_argument("query position step: expected with a query position scale alone");
   }
   for (const std::uint32_t rope : s.layer_rope) {
     QSF_RETURN_IF_ERROR(check_range({"rope by layer", rope, 0, 2}));
   }
-  if (s.query_position_scale != 0.0F && s.rope.scaling <= RopeScaling::kLinear) {
+  if (s.query_position_scale != 0.0F && s.query_position_step == 0 &&
+      s.rope.scaling <= RopeScaling::kLinear) {
     return invalid_argument("query position scale: rope scaling %s has no original context",
                             std::string(rope_scaling_name(s.rope.scaling)).c_str());
   }
@@ -304,8 +314,8 @@ Status check_rope(const ModelSpec& s) {
   if (s.rope.scaling == RopeScaling::kYarn) return check_yarn(s.rope);
   QSF_RETURN_IF_ERROR(check_positive("rope low frequency factor", s.rope.low_freq_factor, false));
   QSF_RETURN_IF_ERROR(check_positive("rope high frequency factor", s.rope.high_freq_factor, false));
-  if (s.rope.high_freq_factor <= s.rope.low_freq_factor) {
-    return invalid_argument("rope high frequency factor: %g, expected more than the low one, %g",
+  if (s.rope.high_freq_factor < s.rope.low_freq_factor) {
+    return invalid_argument("rope high frequency factor: %g, expected at least the low one, %g",
                             static_cast<double>(s.rope.high_freq_factor),
                             static_cast<double>(s.rope.low_freq_factor));
   }
@@ -533,6 +543,10 @@ Status decode_optional(const Metadata& m, ModelSpec& s) {
   QSF_ASSIGN_OR_RETURN(s.mixer_groups, m.get_u32(keys::kMixerGroups, 0));
   QSF_ASSIGN_OR_RETURN(s.mixer_heads_in_turn, m.get_bool(keys::kMixerHeadsInTurn, false));
   QSF_ASSIGN_OR_RETURN(s.sliding_window, m.get_u32_array(keys::kAttentionWindow));
+  QSF_ASSIGN_OR_RETURN(s.chunked_windows, m.get_bool(keys::kAttentionChunked, false));
+  QSF_ASSIGN_OR_RETURN(s.unit_head_norms, m.get_bool(keys::kAttentionUnitNorms, false));
+  QSF_ASSIGN_OR_RETURN(s.query_position_step, m.get_u32(keys::kAttentionPositionStep, 0));
+  QSF_ASSIGN_OR_RETURN(s.weighs_expert_inputs, m.get_bool(keys::kExpertWeighsInputs, false));
   QSF_ASSIGN_OR_RETURN(s.parallel_block, m.get_bool(keys::kBlockParallel, false));
   QSF_ASSIGN_OR_RETURN(s.int8_rows, m.get_bool(keys::kInt8Rows, false));
   QSF_ASSIGN_OR_RETURN(s.attention_scale, m.get_f32(keys::kAttentionScale, 0.0F));
@@ -681,6 +695,10 @@ Metadata encode_spec_metadata(const ModelSpec& spec) {
   if (!spec.sliding_window.empty()) {
     m.set_u32_array(keys::kAttentionWindow, spec.sliding_window, true);
   }
+  if (spec.chunked_windows) m.set_bool(keys::kAttentionChunked, true, true);
+  if (spec.unit_head_norms) m.set_bool(keys::kAttentionUnitNorms, true, true);
+  set_u32_unless(keys::kAttentionPositionStep, spec.query_position_step, 0);
+  if (spec.weighs_expert_inputs) m.set_bool(keys::kExpertWeighsInputs, true, true);
   if (spec.parallel_block) m.set_bool(keys::kBlockParallel, true, true);
   if (spec.int8_rows) m.set_bool(keys::kInt8Rows, true, true);
   set_f32_unless(keys::kAttentionScale, spec.attention_scale, 0.0F);

@@ -68,7 +68,7 @@ struct RopeSpec {
   RopeScaling scaling = RopeScaling::kNone;
   float factor = 1.0F;                 // linear, llama3 and yarn: >= 1
   float low_freq_factor = 1.0F;        // llama3 alone
-  float high_freq_factor = 4.0F;       // llama3 alone: > low_freq_factor
+  float high_freq_factor = 4.0F;       // llama3 alone: >= low_freq_factor
   std::uint32_t original_context = 0;  // llama3, longrope and yarn: > 0
   float attention_factor = 1.0F;       // multiplies cos and sin, whatever the scaling
   float short_attention_factor =
@@ -129,7 +129,9 @@ struct ModelSpec {
   bool mixer_heads_in_turn = false;  // head h is of group h mod groups, else groups are neighbours
   std::vector<std::uint32_t> sliding_window;  // empty: none; one element: every layer; else one a
                                               // layer. 0 = that layer sees everything.
-  bool tied_head = false;                     // the head is the token embedding
+  // A window is the row's chunk, which begins at a multiple of its length.
+  bool chunked_windows = false;
+  bool tied_head = false;         // the head is the token embedding
   bool natively_ternary = false;  // trained with ternary weights, which are stored without loss
   bool calibrated = false;        // quantised with calibration data
 
@@ -146,6 +148,10 @@ struct ModelSpec {
   // Queries are multiplied by 1 + query_position_scale * ln(1 + floor(position / original context
   // of rope)); 0: not
   float query_position_scale = 0.0F;
+  // Where it is not 0, layers without rotation alone do that, with floor((position + 1) / step).
+  std::uint32_t query_position_step = 0;
+  // Heads of queries and keys that rotate are normed without a gain.
+  bool unit_head_norms = false;
   // Queries, keys and values are clamped to [-qkv_clip, qkv_clip], behind their norms; 0: not
   float qkv_clip = 0.0F;
   float attention_soft_cap = 0.0F;  // 0: none; otherwise cap * tanh(score / cap)
@@ -162,6 +168,7 @@ struct ModelSpec {
   float expert_epsilon = 0.0F;               // added to the sum of sigmoids that becomes 1
   float expert_margin = 0.0F;                // of sparsemixer: half of that share
   float expert_scale = 1.0F;                 // multiplies the weights
+  bool weighs_expert_inputs = false;         // weights multiply what experts take, not give
   std::uint32_t expert_groups = 1;           // equal ones, of neighbouring experts
   std::uint32_t expert_groups_used = 1;      // that a row's experts come from
   std::vector<std::uint32_t> expert_layers;  // empty: all have experts; else 0 or 1 a layer
@@ -229,6 +236,11 @@ struct ModelSpec {
     if (positions != PositionEncoding::kRope) return LayerRope::kNone;
     return layer_rope.empty() ? LayerRope::kMain : static_cast<LayerRope>(layer_rope[layer]);
   }
+  // Whether the layer scales queries by their position. Requires  layer < n_layers
+  bool scales_queries(std::uint32_t layer) const noexcept {
+    return query_position_scale != 0.0F &&
+           (query_position_step == 0 || rope_of(layer) == LayerRope::kNone);
+  }
   // Requires  layer < n_layers
   LayerMixer mixer_of(std::uint32_t layer) const noexcept {
     return layer_mixers.empty() ? LayerMixer::kAttention
@@ -255,6 +267,12 @@ struct ModelSpec {
   std::uint32_t window_of(std::uint32_t layer) const noexcept {
     if (sliding_window.empty()) return 0;
     return sliding_window.size() == 1 ? sliding_window[0] : sliding_window[layer];
+  }
+  // Positions that a row at `position` attends to, itself included; 0: all before it.
+  // Requires  layer < n_layers
+  std::uint32_t window_at(std::uint32_t layer, std::uint32_t position) const noexcept {
+    const std::uint32_t window = window_of(layer);
+    return chunked_windows && window != 0 ? position % window + 1 : window;
   }
 
   friend bool operator==(const ModelSpec&, const ModelSpec&) = default;

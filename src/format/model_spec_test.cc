@@ -119,6 +119,19 @@ ModelSpec delta_rules_spec() {
   return spec;
 }
 
+ModelSpec chunks_spec() {
+  ModelSpec spec = experts_spec();
+  spec.positions = PositionEncoding::kRope;
+  spec.rope.dims = 0;
+  spec.sliding_window.assign(spec.n_layers, 40);
+  spec.chunked_windows = true;
+  spec.query_position_scale = 0.1F;
+  spec.query_position_step = 30;
+  spec.unit_head_norms = true;
+  spec.weighs_expert_inputs = true;
+  return spec;
+}
+
 // So they are than these.
 ModelSpec yarn_spec() {
   ModelSpec spec = longrope_model().spec;
@@ -143,7 +156,7 @@ TEST(ModelSpecTest, SurvivesHeaderAndMetadata) {
        {minimal_model().spec, types_model().spec, compressed_model().spec, full_model().spec,
         longrope_model().spec, int8_rows_spec(), yarn_spec(), experts_spec(), sigmoid_spec(),
         sparsemixer_spec(), states_spec(), scans_spec(), latent_spec(), delta_rules_spec(),
-        shaped_spec(), beside_spec()}) {
+        shaped_spec(), beside_spec(), chunks_spec()}) {
     ASSERT_TRUE(validate(spec).ok()) << validate(spec).message();
     const Metadata metadata = encode_spec_metadata(spec);
     const auto back = decode_spec(header_of(spec), metadata);
@@ -164,7 +177,8 @@ TEST(ModelSpecTest, TheSmallModelsUseEveryKey) {
     for (const ModelSpec& spec :
          {full_model().spec, types_model().spec, longrope_model().spec, int8_rows_spec(),
           yarn_spec(), experts_spec(), sigmoid_spec(), sparsemixer_spec(), states_spec(),
-          scans_spec(), latent_spec(), delta_rules_spec(), shaped_spec(), beside_spec()}) {
+          scans_spec(), latent_spec(), delta_rules_spec(), shaped_spec(), beside_spec(),
+          chunks_spec()}) {
       used = used || encode_spec_metadata(spec).contains(key);
     }
     EXPECT_TRUE(used) << key;
@@ -207,7 +221,7 @@ TEST(ModelSpecTest, RefusesEveryFieldOutOfRange) {
       [](ModelSpec& s) {
         s.rope.scaling = RopeScaling::kLlama3;
         s.rope.original_context = 8192;
-        s.rope.low_freq_factor = 4.0F;
+        s.rope.low_freq_factor = 4.5F;
       },
       [](ModelSpec& s) {
         s.sliding_window = {1, 2, 3};
@@ -306,6 +320,37 @@ TEST(ModelSpecTest, RefusesLatentAttentionOutOfRange) {
   for (const char* key : {keys::kLatentColumns, keys::kLatentQueryColumns, keys::kLatentKeyColumns,
                           keys::kLatentValueColumns, keys::kLatentEpsilon}) {
     EXPECT_TRUE(encode_spec_metadata(latent_spec()).find(key)->required) << key;
+  }
+}
+
+TEST(ModelSpecTest, RefusesChunksStepsAndWeighedInputsOfNothing) {
+  const std::function<void(ModelSpec&)> faults[] = {
+      [](ModelSpec& s) { s.sliding_window.clear(); },
+      [](ModelSpec& s) { s.query_position_scale = 0.0F; },
+      [](ModelSpec& s) {
+        s.n_experts = s.n_experts_used = s.expert_ffn = s.shared_ffn = 0;
+        s.expert_layers.clear();
+        s.expert_renormalised = false;
+      },
+      [](ModelSpec& s) {
+        s.positions = PositionEncoding::kAlibi;
+        s.query_position_scale = 0.0F;
+        s.query_position_step = 0;
+        s.layer_rope.clear();
+        s.rope = {};
+      },
+  };
+  ASSERT_TRUE(validate(chunks_spec()).ok()) << validate(chunks_spec()).message();
+  int index = 0;
+  for (const auto& fault : faults) {
+    ModelSpec spec = chunks_spec();
+    fault(spec);
+    EXPECT_EQ(validate(spec).code(), StatusCode::kInvalidArgument) << "fault " << index;
+    ++index;
+  }
+  for (const char* key : {keys::kAttentionChunked, keys::kAttentionPositionStep,
+                          keys::kAttentionUnitNorms, keys::kExpertWeighsInputs}) {
+    EXPECT_TRUE(encode_spec_metadata(chunks_spec()).find(key)->required) << key;
   }
 }
 

@@ -12,13 +12,16 @@
 namespace qsf::keys {
 
 inline constexpr const char* kArchitecture = "architecture";
+inline constexpr const char* kAttentionChunked = "attention.chunked";
 inline constexpr const char* kAttentionClip = "attention.clip";
 inline constexpr const char* kAttentionHeadDims = "attention.head_dims";
 inline constexpr const char* kAttentionKeyValues = "attention.key_values";
 inline constexpr const char* kAttentionKvHeads = "attention.kv_heads";
 inline constexpr const char* kAttentionPositionScale = "attention.position_scale";
+inline constexpr const char* kAttentionPositionStep = "attention.position_step";
 inline constexpr const char* kAttentionScale = "attention.scale";
 inline constexpr const char* kAttentionSoftCap = "attention.soft_cap";
+inline constexpr const char* kAttentionUnitNorms = "attention.unit_norms";
 inline constexpr const char* kAttentionValueNorms = "attention.value_norms";
 inline constexpr const char* kAttentionWindow = "attention.window";
 inline constexpr const char* kBlockParallel = "block.parallel";
@@ -35,6 +38,7 @@ inline constexpr const char* kExpertRenormalised = "expert.renormalised";
 inline constexpr const char* kExpertScale = "expert.scale";
 inline constexpr const char* kExpertScoring = "expert.scoring";
 inline constexpr const char* kExpertSharedFfn = "expert.shared_ffn";
+inline constexpr const char* kExpertWeighsInputs = "expert.weighs_inputs";
 inline constexpr const char* kExpertUsed = "expert.used";
 inline constexpr const char* kFfnActivation = "ffn.activation";
 inline constexpr const char* kFfnGated = "ffn.gated";
@@ -79,13 +83,16 @@ inline constexpr const char* kChatTemplate = "tokenizer.chat_template";
 inline constexpr const char* kEosIds = "tokenizer.eos_ids";
 
 inline constexpr std::string_view kAll[] = {kArchitecture,
+                                            kAttentionChunked,
                                             kAttentionClip,
                                             kAttentionHeadDims,
                                             kAttentionKeyValues,
                                             kAttentionKvHeads,
                                             kAttentionPositionScale,
+                                            kAttentionPositionStep,
                                             kAttentionScale,
                                             kAttentionSoftCap,
+                                            kAttentionUnitNorms,
                                             kAttentionValueNorms,
                                             kAttentionWindow,
                                             kBlockParallel,
@@ -103,6 +110,7 @@ inline constexpr std::string_view kAll[] = {kArchitecture,
                                             kExpertScoring,
                                             kExpertSharedFfn,
                                             kExpertUsed,
+                                            kExpertWeighsInputs,
                                             kFfnActivation,
                                             kFfnGated,
                                             kFileBytes,

@@ -101,6 +101,7 @@ constexpr Architecture kArchitectures[] = {
      .shared_weight = true,
      .attention_gate = true,
      .state = LayerMixer::kDeltaNet},
+    {.name = "llama4", .experts = true},
     {.name = "bitnet", .sub_norms = true},
     {.name = "bitnet-25", .sub_norms = true},
     {.name = "bitnet-b1.58", .sub_norms = true},
@@ -190,6 +191,17 @@ Status check_state(const ModelSpec& spec, const Architecture& architecture) {
   }
   if (!spec.parallel_block && !spec.int8_rows) return ok_status();
   return unsupported_feature("layers with a state in parallel blocks or of int8 rows");
+}
+
+// Norms of heads without a gain take the place of those with one, before the rotation.
+Status check_unit_norms(const ModelSpec& spec, const Architecture& architecture) {
+  if (!spec.unit_head_norms) return ok_status();
+  if (!architecture.head_norms && !architecture.some_head_norms && !architecture.row_norms &&
+      !architecture.own_head_gains && !spec.has_latent() && spec.norm == NormType::kRmsNorm &&
+      spec.rope.attention_factor == 1.0F && spec.rope.short_attention_factor == 0.0F) {
+    return ok_status();
+  }
+  return unsupported_feature("norms of heads without a gain, and others or factors of rotations");
 }
 
 // What latent attention asks for: kernels take parts of a row in whole groups of 16, and the row of
@@ -352,6 +364,7 @@ Status check_supported(const ModelSpec& spec) {
   }
   QSF_RETURN_IF_ERROR(check_state(spec, *find_architecture(spec.architecture)));
   QSF_RETURN_IF_ERROR(check_latent(spec, *find_architecture(spec.architecture)));
+  QSF_RETURN_IF_ERROR(check_unit_norms(spec, *find_architecture(spec.architecture)));
   if (spec.parallel_block && !find_architecture(spec.architecture)->pre_norms) {
     return unsupported_feature("parallel blocks and no norms before them");
   }
@@ -360,6 +373,9 @@ Status check_supported(const ModelSpec& spec) {
   }
   if (spec.n_experts != 0 && (!spec.gated_ffn || spec.parallel_block || spec.int8_rows)) {
     return unsupported_feature("experts without gates, in parallel blocks or of int8 rows");
+  }
+  if (spec.weighs_expert_inputs && (spec.residual_scale != 1.0F || spec.expert_scale != 1.0F)) {
+    return unsupported_feature("weighed inputs of experts and scaled residuals or weights");
   }
   if (spec.residual_scale != 1.0F && find_architecture(spec.architecture)->post_norms) {
     return unsupported_feature("scaled residuals and norms behind the sublayers");

@@ -191,7 +191,7 @@ Decoder::Decoder(const ModelSpec& spec, WeightPager& pager, Backend& backend,
   }
   if (spec.query_position_scale != 0.0F) query_scales_.reserve(max_rows);
   if (spec.shared_ffn != 0) shared_scales_.reserve(max_rows);
-  if (spec.value_norms) ones_.assign(spec.head_dim, 1.0F);
+  if (spec.value_norms || spec.unit_head_norms) ones_.assign(spec.head_dim, 1.0F);
   layer_scales_.reserve(max_rows);
 }
 
@@ -273,7 +273,9 @@ void Decoder::begin(const Pass& pass, std::uint32_t first, std::uint32_t last) {
   query_scales_.clear();
   for (const Row& row : pass.rows) {
     const std::uint32_t place = std::min(static_cast<std::uint32_t>(row.position), last_place_);
-    const std::uint32_t turns = place / spec_.rope.original_context;
+    const std::uint32_t step = spec_.query_position_step;
+    const std::uint32_t turns =
+        step != 0 ? (place + 1) / step : place / spec_.rope.original_context;
     query_scales_.push_back(1.0F +
                             spec_.query_position_scale * std::log1p(static_cast<float>(turns)));
   }
@@ -367,17 +369,20 @@ Status Decoder::attention(const Pass& pass, const LayerWeights& w, std::uint32_t
   QSF_RETURN_IF_ERROR(
       multiply(pass, OperatorKind::kQkv, in, std::span(products).first(n_products), {}));
   // Values that are keys are made of them before those are changed.
+  const std::span<const float> ones = std::span(ones_).first(ones_.empty() ? 0 : shape.head_dim);
   if (spec_.value_norms) {
     norm_heads(shape.values_are_keys ? buffers_.k : buffers_.v, buffers_.v, shape.n_kv_heads,
-               shape.head_dim, std::span(ones_).first(shape.head_dim));
+               shape.head_dim, ones);
   }
-  norm_heads(buffers_.q, buffers_.q, shape.n_heads, shape.head_dim, w.q_norm);
-  norm_heads(buffers_.k, buffers_.k, shape.n_kv_heads, shape.head_dim, w.k_norm);
+  const LayerRope rope = spec_.rope_of(layer);
+  // Rotating a row leaves its length, so that these norms come before it as all others do.
+  const bool unit = spec_.unit_head_norms && rope != LayerRope::kNone;
+  norm_heads(buffers_.q, buffers_.q, shape.n_heads, shape.head_dim, unit ? ones : w.q_norm);
+  norm_heads(buffers_.k, buffers_.k, shape.n_kv_heads, shape.head_dim, unit ? ones : w.k_norm);
   if (spec_.qkv_clip != 0.0F) {
     for (const Buffer x : {buffers_.q, buffers_.k, buffers_.v}) backend_.clamp(x, spec_.qkv_clip);
   }
-  if (!query_scales_.empty()) backend_.scale_rows(buffers_.q, query_scales_);
-  const LayerRope rope = spec_.rope_of(layer);
+  if (spec_.scales_queries(layer)) backend_.scale_rows(buffers_.q, query_scales_);
   if (rope != LayerRope::kNone) rotate(rope == LayerRope::kLocal ? 1 : 0, shape.n_kv_heads);
   attend(w, layer);
   if (!w.attn_sub_norm.empty()) norm(buffers_.attended, buffers_.attended, w.attn_sub_norm, {});
@@ -403,6 +408,7 @@ void Decoder::attend(const LayerWeights& w, std::uint32_t layer) {
                    .q_sinks = rotates ? buffers_.q_sinks : buffers_.q,
                    .scale = scale,
                    .window = spec_.window_of(layer),
+                   .chunked = spec_.chunked_windows,
                    .soft_cap = spec_.attention_soft_cap,
                    .slopes = alibi_slopes_,
                    .sink_scores = w.attn_sinks});

@@ -182,15 +182,15 @@ class Decoder {
   ModelWeights weights_;
   std::vector<float> inverse_frequencies_;
   std::vector<float> local_inverse_frequencies_;
-  std::vector<Rotation> rotations_;         // of both, or of the first
-  std::vector<float> query_scales_;         // of the pass's rows; none: 1
-  std::vector<float> shared_scales_;        // of the pass's rows in a layer with a weighed expert
-  std::vector<float> ones_;                 // [head_dim], where values are normalised
-  std::vector<float> layer_scales_;         // of the pass's rows behind a layer with a scale
-  std::vector<float> alibi_slopes_;         // [n_heads], or none
-  std::vector<float> embedding_row_;        // [hidden]
-  std::vector<float> position_row_;         // [hidden]
-  std::uint32_t last_place_;                // of a query among the positions that it may see
+  std::vector<Rotation> rotations_;   // of both, or of the first
+  std::vector<float> query_scales_;   // of the pass's rows; none: 1
+  std::vector<float> shared_scales_;  // of the pass's rows in a layer with a weighed expert
+  std::vector<float> ones_;           // [head_dim], gains of heads that are normed without any
+  std::vector<float> layer_scales_;   // of the pass's rows behind a layer with a scale
+  std::vector<float> alibi_slopes_;   // [n_heads], or none
+  std::vector<float> embedding_row_;  // [hidden]
+  std::vector<float> position_row_;   // [hidden]
+  std::uint32_t last_place_;          // of a query among the positions that it may see
   std::vector<std::uint32_t> output_rows_;  // rows of the pass with logits
   RowCounts counts_;                        // of the pass
   RowCounts output_counts_;                 // of output_rows_

@@ -16,7 +16,8 @@
 namespace qsf {
 
 // hidden += what the shared expert gives, if there is one, and the sum over the chosen experts of
-// weight * Wdown(activation(Wgate in) * (Wup in)), or the norm of that sum where the model has one
+// weight * Wdown(activation(Wgate in) * (Wup in)), with weight * in for in where the model says so;
+// or the norm of that sum where the model has one
 // behind its sublayers
 Status Decoder::run_experts(const Pass& pass, const LayerWeights& w, Buffer in) {
   if (spec_.experts_beside_ffn) return run_experts_beside(pass, w, in);
@@ -74,7 +75,9 @@ Status Decoder::run_expert(const Pass& pass, const ExpertWeights& w, std::uint32
   const auto first_other = std::lower_bound(rows.begin(), rows.end(), counts_.n_prompt);
   const RowCounts counts = {.n_prompt = static_cast<std::uint32_t>(first_other - rows.begin()),
                             .n_rows = static_cast<std::uint32_t>(rows.size())};
-  backend_.gather_rows(in, buffers_.expert_in, rows);
+  const std::span<const float> weights = expert_rows_.weights_of(expert);
+  const bool before = spec_.weighs_expert_inputs;
+  backend_.gather_rows(in, buffers_.expert_in, rows, before ? weights : std::span<const float>());
   const std::array<Product, 2> gate_up = {
       {{&w.gate, w.gate_bias, buffers_.gate, expert}, {&w.up, w.up_bias, buffers_.up, expert}}};
   QSF_RETURN_IF_ERROR(multiply_rows(pass, OperatorKind::kGateUp, buffers_.expert_in, counts,
@@ -83,7 +86,7 @@ Status Decoder::run_expert(const Pass& pass, const ExpertWeights& w, std::uint32
   QSF_RETURN_IF_ERROR(
       multiply_rows(pass, OperatorKind::kDown, buffers_.gate, counts, {&down, 1}, {}));
   backend_.add_to_rows(buffers_.projected, buffers_.expert_out, rows,
-                       expert_rows_.weights_of(expert));
+                       before ? std::span<const float>() : weights);
   return ok_status();
 }
 

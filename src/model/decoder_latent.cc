@@ -47,7 +47,7 @@ Status Decoder::latent_attention(const Pass& pass, const LayerWeights& w, std::u
                                       .in_stride = part_stride(n_key),
                                       .out_first = n_rope,
                                       .out_stride = spec_.head_dim}));
-  if (!query_scales_.empty()) backend_.scale_rows(buffers_.q, query_scales_);
+  if (spec_.scales_queries(layer)) backend_.scale_rows(buffers_.q, query_scales_);
   rotate(0, spec_.n_kv_heads);
   attend(w, layer);
   backend_.copy_parts({buffers_.attended, n_rope, spec_.head_dim},

@@ -24,8 +24,11 @@ void choose_by_sigmoid(const ModelSpec& spec, std::span<const float> corrections
                        std::span<const float> scores, std::span<float> sums,
                        std::span<ExpertChoice> chosen) noexcept {
   QSF_DCHECK(chosen.size() <= scores.size() && sums.size() == scores.size());
+  // Sigmoids of large scores are equal, so those choose themselves where they can.
+  const bool by_score = corrections.empty() && spec.expert_groups == 1;
   for (std::size_t e = 0; e < scores.size(); ++e) {
-    const float sum = sigmoid(scores[e]) + (corrections.empty() ? 0.0F : corrections[e]);
+    const float sum =
+        by_score ? scores[e] : sigmoid(scores[e]) + (corrections.empty() ? 0.0F : corrections[e]);
     sums[e] = std::isfinite(sum) ? sum : std::numeric_limits<float>::lowest();
   }
   if (spec.expert_groups > 1) {

@@ -52,6 +52,13 @@ TEST(SigmoidRouterTest, CorrectionsChooseAndDoNotWeigh) {
   EXPECT_EQ(corrected[1].weight, sigmoid_of(1.0F));
 }
 
+// Their sigmoids are 1 in f32.
+TEST(SigmoidRouterTest, LargeScoresChooseThemselves) {
+  const auto best = chosen(rule(), {20.0F, 40.0F, 30.0F}, {}, 2);
+  EXPECT_THAT(ids(best), ElementsAre(1, 2));
+  EXPECT_EQ(best[0].weight, 1.0F);
+}
+
 TEST(SigmoidRouterTest, AnEpsilonJoinsTheSumOfTheChosen) {
   ModelSpec spec = rule();
   spec.expert_renormalised = true;

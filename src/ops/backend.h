@@ -229,12 +229,20 @@ struct AttendArgs {
   // Positions a row attends to, itself included; 0: all before it. Under rope_reindex distances to
   // the sinks are counted by cache position.
   std::uint32_t window = 0;
+  // A window is the row's chunk: from the last multiple of its length on. Without rope_reindex
+  bool chunked = false;
   float soft_cap = 0.0F;  // scores become soft_cap * tanh(score / soft_cap); 0: off
   // [n_heads] of ALiBi: slope * (key's position - row's position) is added to a score; empty: none
   std::span<const float> slopes;
   // [n_heads] scores that take weight as a position would and have no value; neither scaled nor
   // capped, and inside every window; empty: none
   std::span<const float> sink_scores;
+
+  // The window of a row at `position`.
+  std::uint32_t window_at(std::int32_t position) const noexcept {
+    if (!chunked || window == 0) return window;
+    return static_cast<std::uint32_t>(position) % window + 1;
+  }
 };
 
 // Columns of buffers: width neighbours from `first` on.
@@ -380,10 +388,11 @@ class Backend : public SubmittedWork {
   // Columns of `gate` become activation(gate) * by.
   virtual void gate(BufferColumns gate, BufferColumns by, std::uint32_t n_cols,
                     ActivationKind activation) = 0;
-  // Row i of `to` becomes row rows[i] of `from`, and row rows[i] of `to` gains factors[i] times row
-  // i of `from`, which is scaled in place: the rows of an expert. Requires  buffers of equal
-  // widths; rows ascend
-  virtual void gather_rows(Buffer from, Buffer to, std::span<const std::uint32_t> rows) = 0;
+  // The rows of an expert: row i of `to` becomes factors[i] times row rows[i] of `from`, and row
+  // rows[i] of `to` gains factors[i] times row i of `from`, which is scaled in place. Without
+  // factors they are 1. Requires  buffers of equal widths; rows ascend
+  virtual void gather_rows(Buffer from, Buffer to, std::span<const std::uint32_t> rows,
+                           std::span<const float> factors) = 0;
   virtual void add_to_rows(Buffer to, Buffer from, std::span<const std::uint32_t> rows,
                            std::span<const float> factors) = 0;
   // Copies a page of every layer, when a forked sequence appends to it.

@@ -352,7 +352,7 @@ void CpuBackend::count_attention(const AttendArgs& args, OperatorTimes& times) c
   VisibleRanges of_tile{};
   std::uint32_t tile_end = 0;  // of decode rows
   for (std::uint32_t i = 0; i < rows_.size(); ++i) {
-    const VisibleRanges seen = visible_to(rows_[i], args.window);
+    const VisibleRanges seen = visible_to(args, rows_[i]);
     slots += count(seen);
     for (std::uint32_t r = 0; r < kMaxVisibleRanges; ++r) of_tile[r] = hull(of_tile[r], seen[r]);
     if (i >= n_prompt_ && i >= tile_end) tile_end = i + n_decode_tile_rows(i);
@@ -387,11 +387,12 @@ SlotRange CpuBackend::in_window(const Row& row, std::int64_t position, SlotRange
 
 // Returns the slots of its path that a row attends to: those that the KV policy keeps, within the
 // model's own window. The first range is empty unless slots behind the sinks were evicted.
-VisibleRanges CpuBackend::visible_to(const Row& row, std::uint32_t window) const noexcept {
+VisibleRanges CpuBackend::visible_to(const AttendArgs& args, const Row& row) const noexcept {
   const VisibleSet& visible = row.visible;
   const std::uint32_t end = visible.path_end();
   VisibleRanges seen = {SlotRange{0, visible.sinks}, SlotRange{visible.first, end}};
   if (visible.first <= visible.sinks) seen = {SlotRange{0, 0}, SlotRange{0, end}};
+  const std::uint32_t window = args.window_at(row.position);
   if (window == 0 || end <= window) return seen;
   const std::int64_t sink_position =
       limits_.rope_reindex ? cache_position_behind_sinks(limits_) : row.position;
@@ -602,7 +603,7 @@ void CpuBackend::attend_prompt_rows(const AttendArgs& args, std::uint32_t begin_
         std::int32_t positions[kMaxTileRows];
         std::uint32_t n = 0;
         for (; first + n < stop && rows_[first + n].sequence == rows_[first].sequence; ++n) {
-          seen[n] = visible_to(rows_[first + n], args.window);
+          seen[n] = visible_to(args, rows_[first + n]);
           positions[n] = rows_[first + n].position;
         }
         attend_tile(args, {first, n, kv_head, seen, positions}, work_of(worker));
@@ -625,11 +626,12 @@ std::uint32_t CpuBackend::n_decode_tile_rows(std::uint32_t first_row) const noex
 
 // A decode tile, and the slots and spans that its rows attend to.
 struct CpuBackend::DecodeTile {
-  DecodeTile(const CpuBackend& backend, std::uint32_t first, std::uint32_t n, std::uint32_t window)
+  DecodeTile(const CpuBackend& backend, const AttendArgs& args, std::uint32_t first,
+             std::uint32_t n)
       : first_row(first), n_rows(n) {
     for (std::uint32_t i = 0; i < n; ++i) {
       const Row& row = backend.rows_[first + i];
-      visible[i] = backend.visible_to(row, window);
+      visible[i] = backend.visible_to(args, row);
       positions[i] = row.position;
       if (row.visible.branches()) shared_end = std::min(shared_end, row.visible.prefix);
     }
@@ -663,7 +665,7 @@ void CpuBackend::attend_decode_rows(const AttendArgs& args) {
   for (std::uint32_t first = n_prompt_; first < rows_.size();) {
     const std::uint32_t n = n_decode_tile_rows(first);
     decode_tiles_.push_back(first);
-    spans = std::max(spans, VisibleSpans(DecodeTile(*this, first, n, args.window).seen).n());
+    spans = std::max(spans, VisibleSpans(DecodeTile(*this, args, first, n).seen).n());
     first += n;
   }
   const std::size_t items_per_tile = std::size_t{spans} * n_heads;
@@ -672,7 +674,7 @@ void CpuBackend::attend_decode_rows(const AttendArgs& args) {
   const auto tile_of = [&](std::size_t item) {
     const std::size_t tile = item / items_per_tile;
     const std::uint32_t first = decode_tiles_[tile];
-    return DecodeTile(*this, first, decode_tiles_[tile + 1] - first, args.window);
+    return DecodeTile(*this, args, first, decode_tiles_[tile + 1] - first);
   };
   const auto head_of = [&](std::size_t item) {
     return static_cast<std::uint32_t>(item / spans % n_heads);

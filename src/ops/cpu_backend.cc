@@ -367,15 +367,19 @@ void CpuBackend::clear(Buffer x) {
            [&](std::uint32_t row) { std::fill_n(m.row(row), m.n_cols, 0.0F); });
 }
 
-void CpuBackend::gather_rows(Buffer from, Buffer to, std::span<const std::uint32_t> rows) {
+void CpuBackend::gather_rows(Buffer from, Buffer to, std::span<const std::uint32_t> rows,
+                             std::span<const float> factors) {
   const Observation observed(*this, OperatorKind::kGather, from, to, kernels_.elementwise.name);
   const OperatorTimer timer(profile_[OperatorKind::kGather]);
   const Matrix& in = matrix(from);
   const Matrix& out = matrix(to);
   QSF_DCHECK(in.n_cols == out.n_cols && rows.size() <= out.n_rows);
+  QSF_DCHECK(factors.empty() || rows.size() == factors.size());
   activation_rows_.invalidate(to.id);
-  for_rows(static_cast<std::uint32_t>(rows.size()),
-           [&](std::uint32_t i) { std::copy_n(in.row(rows[i]), in.n_cols, out.row(i)); });
+  for_rows(static_cast<std::uint32_t>(rows.size()), [&](std::uint32_t i) {
+    std::copy_n(in.row(rows[i]), in.n_cols, out.row(i));
+    if (!factors.empty()) kernels_.elementwise.scale(out.row(i), factors[i], in.n_cols);
+  });
 }
 
 void CpuBackend::add_to_rows(Buffer to, Buffer from, std::span<const std::uint32_t> rows,
@@ -384,11 +388,11 @@ void CpuBackend::add_to_rows(Buffer to, Buffer from, std::span<const std::uint32
   const OperatorTimer timer(profile_[OperatorKind::kResidual]);
   const Matrix& out = matrix(to);
   const Matrix& in = matrix(from);
-  QSF_DCHECK(in.n_cols == out.n_cols && rows.size() == factors.size());
+  QSF_DCHECK(in.n_cols == out.n_cols && (factors.empty() || rows.size() == factors.size()));
   activation_rows_.invalidate(to.id);
   activation_rows_.invalidate(from.id);
   for_rows(static_cast<std::uint32_t>(rows.size()), [&](std::uint32_t i) {
-    kernels_.elementwise.scale(in.row(i), factors[i], in.n_cols);
+    if (!factors.empty()) kernels_.elementwise.scale(in.row(i), factors[i], in.n_cols);
     kernels_.elementwise.add_in_place(out.row(rows[i]), in.row(i), in.n_cols);
   });
 }

@@ -82,7 +82,8 @@ class CpuBackend final : public Backend {
   void delta_rule(const DeltaRuleArgs& args) override;
   void gate(BufferColumns gate, BufferColumns by, std::uint32_t n_cols,
             ActivationKind activation) override;
-  void gather_rows(Buffer from, Buffer to, std::span<const std::uint32_t> rows) override;
+  void gather_rows(Buffer from, Buffer to, std::span<const std::uint32_t> rows,
+                   std::span<const float> factors) override;
   void add_to_rows(Buffer to, Buffer from, std::span<const std::uint32_t> rows,
                    std::span<const float> factors) override;
   void copy_page(std::uint32_t from_page, std::uint32_t to_page) override;
@@ -255,7 +256,7 @@ class CpuBackend final : public Backend {
   AttendWork work_of(unsigned worker) const noexcept;
   SlotRange in_window(const Row& row, std::int64_t position, SlotRange slots,
                       std::uint32_t window) const noexcept;
-  VisibleRanges visible_to(const Row& row, std::uint32_t window) const noexcept;
+  VisibleRanges visible_to(const AttendArgs& args, const Row& row) const noexcept;
   const char* attend_kernel_name() const noexcept;
   void fill_angles(const Rotation& rotation, std::uint32_t position, float* cos,
                    float* sin) const noexcept;

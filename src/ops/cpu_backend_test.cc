@@ -65,6 +65,7 @@ struct ScoreRule {
   // Masks of prompt rows: of a chunk, or so many positions to each side; 0: none.
   std::uint32_t chunk = 0;
   std::uint32_t side = 0;
+  bool chunked = false;  // windows are
 };
 
 VisibleSet masked(const ScoreRule& rule, std::uint32_t slot, std::uint32_t end) {
@@ -108,6 +109,7 @@ std::vector<std::vector<float>> attend_all(const Sequence& sequence, unsigned n_
                     .out = out,
                     .scale = 0.5F,
                     .window = rule.window,
+                    .chunked = rule.chunked,
                     .soft_cap = rule.soft_cap,
                     .slopes = rule.slopes});
     EXPECT_TRUE(backend.wait().ok());
@@ -127,6 +129,7 @@ std::vector<double> naive_attention(const Sequence& s, std::uint32_t row, const 
     if (rule.chunk != 0 && j / rule.chunk != row / rule.chunk) return false;
     if (rule.side != 0) return std::max(j, row) - std::min(j, row) <= rule.side;
     const bool kept = rule.kept == 0 || j < rule.sinks || row - j < rule.kept;
+    if (rule.chunked) return kept && j / rule.window == row / rule.window;
     return kept && (rule.window == 0 || row - j < rule.window);
   };
   const double cap = rule.soft_cap;
@@ -196,6 +199,8 @@ TEST_P(CpuAttentionTest, MatchesTheDefinition) {
       {.window = 1, .slopes = {}},
       {.window = 32, .slopes = {}},
       {.window = 700, .slopes = {}},
+      {.window = 100, .slopes = {}, .chunked = true},
+      {.window = 640, .slopes = {}, .chunked = true},
       {.soft_cap = 1.5F, .slopes = {}},
       {.slopes = kSlopes},
       {.window = 700, .soft_cap = 1.5F, .slopes = kSlopes},
@@ -233,6 +238,7 @@ TEST_P(CpuAttentionTest, SeesSinksAndTheLastPositionsAlone) {
       {.window = 50, .slopes = {}, .kept = 100, .sinks = 4},
       {.window = 700, .slopes = {}, .kept = 100, .sinks = 4},
       {.slopes = {}, .kept = 2000, .sinks = 4},
+      {.window = 90, .slopes = {}, .kept = 30, .sinks = 95, .chunked = true},
   };
   const bool bf16 = kernels::kernel_set(GetParam()).attend_prompt.isa == kernels::Isa::kAmx;
   const double bound = bf16 ? 6 * (2 * 8 + 2) * 0x1p-8 : 6 * 64 * 0x1p-24;

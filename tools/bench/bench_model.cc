@@ -68,7 +68,7 @@ std::uint64_t ModelCost::visible(std::uint64_t position, bool generated) const n
   const std::uint64_t kept = n_kept_ == 0 ? position + 1 : std::min(n_kept_, position + 1);
   std::uint64_t sum = 0;
   for (std::uint32_t layer = 0; layer < spec_.n_layers; ++layer) {
-    const std::uint64_t window = spec_.window_of(layer);
+    const std::uint64_t window = spec_.window_at(layer, static_cast<std::uint32_t>(position));
     sum += window == 0 ? kept : std::min(window, kept);
   }
   return sum;

@@ -212,6 +212,30 @@ Status finish_glm4moe(const GgufFile&, GgufFields& fields, ModelSpec& spec) {
   return ok_status();
 }
 
+// What no key holds is as llama.cpp has it: chunks and steps of 8192 positions, every fourth layer
+// without rotation, and norms of heads but with 128 experts.
+Status finish_llama4(const GgufFile& file, GgufFields& fields, ModelSpec& spec) {
+  constexpr std::uint32_t kChunk = 8192;
+  QSF_RETURN_IF_ERROR(finish_smollm3(file, fields, spec));
+  const std::uint32_t chunk = fields.u32_or(kWindowKey, kChunk, 1, kMaxGgufWindow);
+  read_local_windows(fields, chunk, 4, spec);
+  spec.chunked_windows = true;
+  spec.query_position_scale = fields.positive("attention.temperature_scale", 0.1F);
+  spec.query_position_step =
+      fields.u32_or("attention.temperature_length", kChunk, 1, kMaxGgufWindow);
+  const std::uint32_t step = fields.u32("interleave_moe_layer_step", 1, spec.n_layers);
+  QSF_RETURN_IF_ERROR(fields.status());
+  for (std::uint32_t layer = 0; step > 1 && layer < spec.n_layers; ++layer) {
+    spec.expert_layers.push_back((layer + 1) % step == 0 ? 1 : 0);
+  }
+  spec.expert_scoring = ExpertScoring::kSigmoid;
+  spec.weighs_expert_inputs = true;
+  QSF_RETURN_IF_ERROR(read_experts(fields, false, spec));
+  spec.shared_ffn = spec.expert_ffn;
+  spec.unit_head_norms = spec.n_experts != 128;
+  return ok_status();
+}
+
 // DeepSeek-V2 and V3, and GLM-4.7-Flash. Keys of the cache are those of one KV head, and the heads'
 // own sizes have names of their own; older files have the heads' alone. llama.cpp norms the latent
 // rows as all others, the models with an epsilon of their own, and it ranks groups of a softmax by
@@ -579,6 +603,7 @@ constexpr GgufArchitecture kGgufArchitectures[] = {
      .latent = true,
      .finish = finish_deepseek2,
      .names = kDeepseek2Names},
+    {.name = "llama4", .family = "llama4", .paired_rope = true, .finish = finish_llama4},
     {.name = "qwen2moe", .family = "qwen2moe", .finish = finish_qwen2moe},
     {.name = "qwen3moe", .family = "qwen3moe", .finish = finish_qwen3moe},
     {.name = "olmoe", .family = "olmoe", .finish = finish_olmoe},

@@ -436,6 +436,47 @@ TEST(GgufFamiliesTest, KeysOfOtherArchitecturesAreRefused) {
   expect_refused(keys, StatusCode::kUnsupported, "attention.causal");
 }
 
+TEST(GgufFamiliesTest, Llama4) {
+  GgufKeys keys("llama4");
+  keys.numbers = {{"expert_count", 4},
+                  {"expert_used_count", 1},
+                  {"expert_feed_forward_length", 10},
+                  {"interleave_moe_layer_step", 1}};
+  ModelSpec spec = valid_spec(keys);
+  EXPECT_THAT(spec.layer_rope, ElementsAre(kMain, kMain, kMain, kNone, kMain, kMain, kMain));
+  EXPECT_THAT(spec.sliding_window, ElementsAre(8192, 8192, 8192, 0, 8192, 8192, 8192));
+  EXPECT_TRUE(spec.chunked_windows);
+  EXPECT_EQ(spec.query_position_scale, 0.1F);
+  EXPECT_EQ(spec.query_position_step, 8192U);
+  EXPECT_TRUE(spec.unit_head_norms);
+  EXPECT_TRUE(spec.weighs_expert_inputs);
+  EXPECT_EQ(spec.expert_scoring, ExpertScoring::kSigmoid);
+  EXPECT_FALSE(spec.expert_renormalised);
+  EXPECT_EQ(spec.expert_ffn, 10U);
+  EXPECT_EQ(spec.shared_ffn, 10U);
+  EXPECT_THAT(spec.expert_layers, IsEmpty());
+
+  keys.numbers["expert_count"] = 128;
+  keys.numbers["interleave_moe_layer_step"] = 2;
+  keys.numbers["attention.sliding_window"] = 48;
+  spec = valid_spec(keys);
+  EXPECT_FALSE(spec.unit_head_norms);
+  EXPECT_THAT(spec.expert_layers, ElementsAre(0, 1, 0, 1, 0, 1, 0));
+  EXPECT_EQ(spec.window_of(0), 48U);
+
+  for (const auto& [name, value] :
+       std::vector<std::pair<std::string, std::uint32_t>>{{"interleave_moe_layer_step", 0},
+                                                          {"interleave_moe_layer_step", 8},
+                                                          {"attention.sliding_window", 0},
+                                                          {"expert_used_count", 129}}) {
+    GgufKeys wrong = keys;
+    wrong.numbers[name] = value;
+    expect_refused(wrong, StatusCode::kCorrupt, name.c_str());
+  }
+  keys.numbers.erase("interleave_moe_layer_step");
+  expect_refused(keys, StatusCode::kCorrupt, "interleave_moe_layer_step");
+}
+
 TEST(GgufFamiliesTest, Deepseek2) {
   GgufKeys keys("deepseek2");
   keys.numbers = {{"attention.head_count_kv", 1},     {"attention.key_length", 40},

@@ -55,6 +55,8 @@ constexpr Family kFamilies[] = {
     {"InternLM2ForCausalLM", parse_internlm2},
     {"Lfm2ForCausalLM", parse_lfm2},
     {"Lfm2MoeForCausalLM", parse_lfm2moe},
+    {"Llama4ForCausalLM", parse_llama4},
+    {"Llama4ForConditionalGeneration", parse_llama4, true},
     {"LlamaForCausalLM", parse_llama},
     {"Ministral3ForCausalLM", parse_ministral3},
     {"Mistral3ForConditionalGeneration", parse_mistral3, true},

@@ -143,13 +143,12 @@ Status parse_phi3(ConfigFields& fields, HfConfig& config) {
 
 // SmolLM3: some layers do not rotate.
 
-namespace {
-
-// A list of 1 for a layer that rotates and 0 for one that does not; without it, every layer but
-// each no_rope_layer_interval-th rotates.
+// A list of 1 for a layer that rotates and 0 for one that does not; without it, every layer
+// but each no_rope_layer_interval-th rotates.
 Status parse_no_rope_layers(ConfigFields& fields, ModelSpec& spec) {
   const char* key = "no_rope_layers";
   const JsonValue* list = fields.find(key);
+  if (list != nullptr && list->is_array() && list->size() == 0) list = nullptr;
   const std::uint32_t interval = fields.u32_or("no_rope_layer_interval", 4, 1, 4096);
   QSF_RETURN_IF_ERROR(fields.status());
   if (list != nullptr && (!list->is_array() || list->size() < spec.n_layers)) {
@@ -167,8 +166,6 @@ Status parse_no_rope_layers(ConfigFields& fields, ModelSpec& spec) {
   }
   return ok_status();
 }
-
-}  // namespace
 
 Status parse_smollm3(ConfigFields& fields, HfConfig& config) {
   ModelSpec& spec = config.spec;

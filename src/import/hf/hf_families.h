@@ -10,6 +10,7 @@
 //   hf_families_post_norm.cc  norms behind sublayers: OLMo, EXAONE, GLM
 //   hf_families_experts.cc    mixtures of experts
 //   hf_families_granite.cc    Granite
+//   hf_families_llama4.cc     Llama 4
 //   hf_families_latent.cc     latent attention: DeepSeek, GLM-4.7-Flash
 //   hf_families_state.cc      layers with a state: LFM2
 //   hf_families_qwen35.cc     layers with a state: Qwen 3.5, Qwen3-Next
@@ -45,6 +46,7 @@ Status parse_qwen2(ConfigFields& fields, HfConfig& config);
 Status parse_qwen3(ConfigFields& fields, HfConfig& config);
 Status parse_phi3(ConfigFields& fields, HfConfig& config);
 Status parse_smollm3(ConfigFields& fields, HfConfig& config);
+Status parse_llama4(ConfigFields& fields, HfConfig& config);
 Status parse_granite(ConfigFields& fields, HfConfig& config);
 Status parse_granite4(ConfigFields& fields, HfConfig& config);
 Status parse_internlm2(ConfigFields& fields, HfConfig& config);
@@ -157,6 +159,9 @@ Result<std::vector<bool>> local_layers(const ConfigFields& fields, std::uint32_t
                                        std::uint32_t global_every);
 // Sets the sliding window of those layers.
 void set_local_windows(const std::vector<bool>& local, std::uint32_t window, ModelSpec& spec);
+
+// Reads no_rope_layers, of which an empty list is none, or else no_rope_layer_interval.
+Status parse_no_rope_layers(ConfigFields& fields, ModelSpec& spec);
 
 // Reads clip_qkv, where null means none.
 Status parse_qkv_clip(ConfigFields& fields, ModelSpec& spec);

@@ -268,7 +268,8 @@ class HfModelMapper {
         return shape;
       }
       case Storage::kStackedTransposed:
-      case Storage::kStackedTransposedPairs: return {n_experts, n_inputs, at.n_stored};
+      case Storage::kStackedTransposedPairs:
+      case Storage::kStackedTransposedGateUp: return {n_experts, n_inputs, at.n_stored};
       case Storage::kPairedRopeOfHeads: return {at.n_stored / spec().head_dim, spec().head_dim};
       case Storage::kLatentKeys: return {spec().n_heads * latent_rows_of_head(), spec().latent_dim};
       default: break;
@@ -410,12 +411,14 @@ class HfModelMapper {
         at.n_stored = n_outputs;
         at.first = expert * n_inputs * n_outputs;
         break;
-      case Storage::kStackedTransposedPairs:
+      case Storage::kStackedTransposedPairs: at.stride = 2; [[fallthrough]];
+      case Storage::kStackedTransposedGateUp: {
+        const std::uint64_t of_up = at.stride == 2 ? 1 : n_outputs;
         at.transposed = true;
         at.n_stored = 2 * n_outputs;
-        at.first = expert * n_inputs * 2 * n_outputs + (is_gate(place.kind) ? 0 : 1);
-        at.stride = 2;
+        at.first = expert * n_inputs * 2 * n_outputs + (is_gate(place.kind) ? 0 : of_up);
         break;
+      }
       case Storage::kMxfp4Pairs:
       case Storage::kStackedPairs:
         at.n_stored = spec().n_experts * 2 * n_outputs;

@@ -33,7 +33,8 @@ enum class Storage : std::uint8_t {
   kStackedGateUp,       // the same; of each expert all outputs of the gate, all of up
   kStackedPairs,        // stacked; of each expert outputs 2i are the gate's, 2i + 1 those of up
   kStackedTransposed,   // [experts, inputs, outputs]
-  kStackedTransposedPairs,  // the same, with outputs in pairs
+  kStackedTransposedPairs,   // the same, with outputs in pairs
+  kStackedTransposedGateUp,  // the same; all outputs of the gate, then all of up
   kMxfp4,              // stacked; blocks and scales of hf_mxfp4.h, the name is that of the blocks
   kMxfp4Pairs,         // the same, with outputs in pairs
   kConvTaps,           // [channels, 1, taps]

@@ -78,6 +78,35 @@ inline constexpr ExpertGraph kExpertGraphs[] = {
        s.expert_epsilon = 1e-20F;
        s.sliding_window = {9, 0};
      }},
+    {"llama4",
+     [](ModelSpec& s) {
+       s.architecture = "llama4";
+       s.n_experts = 5;
+       s.n_experts_used = 1;
+       s.expert_ffn = 12;
+       s.shared_ffn = 12;
+       s.expert_scoring = ExpertScoring::kSigmoid;
+       s.weighs_expert_inputs = true;
+       s.unit_head_norms = true;
+       s.layer_rope = {1, 0};
+       s.sliding_window = {7, 0};
+       s.chunked_windows = true;
+       s.query_position_scale = 0.8F;
+       s.query_position_step = 5;
+     }},
+    {"llama4_dense_layer",
+     [](ModelSpec& s) {
+       s.architecture = "llama4";
+       s.n_experts = 5;
+       s.n_experts_used = 2;
+       s.expert_ffn = 12;
+       s.shared_ffn = 12;
+       s.expert_layers = {0, 1};
+       s.expert_scoring = ExpertScoring::kSigmoid;
+       s.weighs_expert_inputs = true;
+       s.sliding_window = {11};
+       s.chunked_windows = true;
+     }},
     {"qwen3moe_dense_layer",
      [](ModelSpec& s) {
        s.architecture = "qwen3moe";

@@ -232,7 +232,7 @@ NaiveModel::Row NaiveModel::attend(const Row& q, std::size_t own, const std::vec
                                    const std::vector<Row>& values, std::uint32_t layer,
                                    const std::vector<double>& slopes, const Sees& sees) const {
   const std::size_t n = sees_later_ ? keys.size() : own + 1;
-  const std::uint32_t window = spec_.window_of(layer);
+  const std::uint32_t window = spec_.window_at(layer, static_cast<std::uint32_t>(own));
   const std::size_t first = window != 0 && own + 1 > window ? own + 1 - window : 0;
   const AttentionShape shape = spec_.attention_of(layer);
   const double scale =
@@ -290,8 +290,10 @@ NaiveModel::HeadRows NaiveModel::head_rows(std::uint32_t section, const Row& x) 
       product(section, kAttnQ, kAttnQBias, x), product(section, kAttnK, kAttnKBias, x), {}};
   rows.v = values_of(section, x, rows.k);
   const std::uint32_t width = spec_.attention_of(section - 1).head_dim;
-  norm_heads(rows.q, width, weights(section, kQNorm));
-  norm_heads(rows.k, width, weights(section, kKNorm));
+  const bool unit = spec_.unit_head_norms && spec_.rope_of(section - 1) != LayerRope::kNone;
+  const Weights ones(width, 1.0F);
+  norm_heads(rows.q, width, unit ? ones : weights(section, kQNorm));
+  norm_heads(rows.k, width, unit ? ones : weights(section, kKNorm));
   for (Row* const row : {&rows.q, &rows.k, &rows.v}) clip(*row, spec_.qkv_clip);
   return rows;
 }
@@ -508,11 +510,14 @@ NaiveModel::Row NaiveModel::values_of(std::uint32_t section, const Row& x, const
 }
 
 // Scales queries of models whose scale follows from the position.
-void NaiveModel::scale_query(Row& q, std::uint32_t position, const Cache* cache) const {
-  if (spec_.query_position_scale == 0.0F) return;
+void NaiveModel::scale_query(Row& q, std::uint32_t layer, std::uint32_t position,
+                             const Cache* cache) const {
+  if (!spec_.scales_queries(layer)) return;
   const std::uint32_t place =
       cache == nullptr ? position : std::min(position, cache->sinks + cache->window - 1);
-  const double turns = std::floor(1.0 * place / spec_.rope.original_context);
+  const std::uint32_t step = spec_.query_position_step;
+  const double turns =
+      std::floor(step != 0 ? (place + 1.0) / step : 1.0 * place / spec_.rope.original_context);
   for (double& value : q) value *= 1.0 + spec_.query_position_scale * std::log(1.0 + turns);
 }
 
@@ -604,16 +609,21 @@ NaiveModel::Row NaiveModel::experts(std::uint32_t section, const Row& x, const R
   Row sum = shared_expert(section, x);
   for (std::uint32_t expert = 0; expert < spec_.n_experts; ++expert) {
     if (weights[expert] == 0.0) continue;
-    Row inner = product(section, TensorKind::kExpertUp, TensorKind::kExpertUpBias, x, expert);
+    const double weight = weights[expert];
+    Row in = x;
+    if (spec_.weighs_expert_inputs) {
+      for (double& value : in) value *= weight;
+    }
+    Row inner = product(section, TensorKind::kExpertUp, TensorKind::kExpertUpBias, in, expert);
     const Row gate =
-        product(section, TensorKind::kExpertGate, TensorKind::kExpertGateBias, x, expert);
+        product(section, TensorKind::kExpertGate, TensorKind::kExpertGateBias, in, expert);
     for (std::size_t c = 0; c < inner.size(); ++c) {
       inner[c] = gated(spec_.activation, gate[c], inner[c]);
     }
     const Row out =
         product(section, TensorKind::kExpertDown, TensorKind::kExpertDownBias, inner, expert);
     for (std::size_t c = 0; c < sum.size(); ++c) {
-      sum[c] += weights[expert] * out[c];
+      sum[c] += (spec_.weighs_expert_inputs ? 1.0 : weight) * out[c];
     }
   }
   return sum;
@@ -674,7 +684,7 @@ std::vector<std::vector<double>> NaiveModel::logits(
         continue;
       }
       auto [q, k, v] = head_rows(layer, n);
-      scale_query(q, position, cache);
+      scale_query(q, layer - 1, position, cache);
       if (cache == nullptr) {
         rotate(q, layer - 1, position, context);
         rotate(k, layer - 1, position, context);

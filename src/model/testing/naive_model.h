@@ -101,7 +101,7 @@ class NaiveModel {
   Row embedded(std::uint32_t token, std::size_t position) const;
   Row scaled(Row y) const;  // by the residual scale
   Row values_of(std::uint32_t section, const Row& x, const Row& k) const;
-  void scale_query(Row& q, std::uint32_t position, const Cache* cache) const;
+  void scale_query(Row& q, std::uint32_t layer, std::uint32_t position, const Cache* cache) const;
   void scale_stream(std::uint32_t section, Row& x) const;
   Row ffn(std::uint32_t section, const Row& x, const Row& stream) const;
   Row dense_ffn(std::uint32_t section, const Row& x) const;

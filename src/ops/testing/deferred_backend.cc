@@ -197,9 +197,11 @@ void DeferredBackend::gate(BufferColumns gate, BufferColumns by, std::uint32_t n
   submit([this, gate, by, n_cols, activation] { cpu_.gate(gate, by, n_cols, activation); });
 }
 
-void DeferredBackend::gather_rows(Buffer from, Buffer to, std::span<const std::uint32_t> rows) {
-  submit([this, from, to, copy = std::vector<std::uint32_t>(rows.begin(), rows.end())] {
-    cpu_.gather_rows(from, to, copy);
+void DeferredBackend::gather_rows(Buffer from, Buffer to, std::span<const std::uint32_t> rows,
+                                  std::span<const float> factors) {
+  submit([this, from, to, list = std::vector<std::uint32_t>(rows.begin(), rows.end()),
+          values = std::vector<float>(factors.begin(), factors.end())] {
+    cpu_.gather_rows(from, to, list, values);
   });
 }
 

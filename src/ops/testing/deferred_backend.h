@@ -108,7 +108,8 @@ class DeferredBackend final : public Backend {
   void delta_rule(const DeltaRuleArgs& args) override;
   void gate(BufferColumns gate, BufferColumns by, std::uint32_t n_cols,
             ActivationKind activation) override;
-  void gather_rows(Buffer from, Buffer to, std::span<const std::uint32_t> rows) override;
+  void gather_rows(Buffer from, Buffer to, std::span<const std::uint32_t> rows,
+                   std::span<const float> factors) override;
   void add_to_rows(Buffer to, Buffer from, std::span<const std::uint32_t> rows,
                    std::span<const float> factors) override;
   void store_kv(std::uint32_t layer, Buffer k, Buffer v) override;
