@@ -55,6 +55,7 @@ constexpr Family kFamilies[] = {
     {"InternLM2ForCausalLM", parse_internlm2},
     {"Lfm2ForCausalLM", parse_lfm2},
     {"Lfm2MoeForCausalLM", parse_lfm2moe},
+    {"Lfm2VlForConditionalGeneration", parse_lfm2_vl, true},
     {"Llama4ForCausalLM", parse_llama4},
     {"Llama4ForConditionalGeneration", parse_llama4, true},
     {"LlamaForCausalLM", parse_llama},

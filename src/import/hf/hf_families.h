@@ -83,6 +83,7 @@ Status parse_deepseek_v3(ConfigFields& fields, HfConfig& config);
 Status parse_glm4moe_lite(ConfigFields& fields, HfConfig& config);
 Status parse_lfm2(ConfigFields& fields, HfConfig& config);
 Status parse_lfm2moe(ConfigFields& fields, HfConfig& config);
+Status parse_lfm2_vl(ConfigFields& fields, HfConfig& config);
 Status parse_qwen35(ConfigFields& fields, HfConfig& config);
 Status parse_qwen35moe(ConfigFields& fields, HfConfig& config);
 Status parse_qwen3next(ConfigFields& fields, HfConfig& config);

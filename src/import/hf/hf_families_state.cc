@@ -3,6 +3,7 @@
 // Models of which some layers have a state in place of attention.
 
 #include <algorithm>
+#include <string>
 #include <string_view>
 #include <vector>
 
@@ -137,6 +138,16 @@ Status parse_lfm2moe(ConfigFields& fields, HfConfig& config) {
   spec.expert_layers.assign(spec.n_layers, 1);
   std::fill_n(spec.expert_layers.begin(), n_dense, 0);
   return ok_status();
+}
+
+// The text model of one that sees.
+Status parse_lfm2_vl(ConfigFields& fields, HfConfig& config) {
+  const std::string type = fields.text("model_type", "lfm2");
+  QSF_RETURN_IF_ERROR(fields.status());
+  if (type == "lfm2") return parse_lfm2(fields, config);
+  if (type == "lfm2_moe") return parse_lfm2moe(fields, config);
+  return unsupported("model_type: \"%s\" is not supported; expected lfm2 or lfm2_moe",
+                     type.substr(0, 64).c_str());
 }
 
 }  // namespace qsf

@@ -184,6 +184,25 @@ TEST(HfStateFamiliesTest, Lfm2MoeRefusesWhatItDoesNotRun) {
   }
 }
 
+TEST(HfStateFamiliesTest, Lfm2VlHasATextModel) {
+  for (const Json& text : {lfm2_1b(), lfm2_8b_a1b()}) {
+    Json json = Json::parse(R"({"architectures":["Lfm2VlForConditionalGeneration"],
+      "downsample_factor":2,"image_token_id":396,"model_type":"lfm2_vl","projector_bias":true,
+      "projector_hidden_act":"gelu","projector_hidden_size":2560,
+      "vision_config":{"hidden_size":1152,"model_type":"siglip2_vision_model"}})");
+    json["text_config"] = text;
+    const HfConfig config = parsed(json);
+    EXPECT_TRUE(config.multimodal);
+    ModelSpec alone = parsed(text).spec;
+    alone.source = config.spec.source;
+    EXPECT_EQ(config.spec, alone);
+    json["text_config"]["model_type"] = "qwen2";
+    EXPECT_THAT(message_of(json), HasSubstr("text_config: model_type: \"qwen2\""));
+    json.erase("text_config");
+    EXPECT_THAT(message_of(json), HasSubstr("text_config: expected an object"));
+  }
+}
+
 TEST(HfStateFamiliesTest, AnyValueGivesAStatus) {
   expect_statuses(lfm2_1b(), {"layer_types", "intermediate_size", "tie_embedding", "head_dim"});
   expect_statuses(lfm2_8b_a1b(), {"tie_embedding", "head_dim"});
