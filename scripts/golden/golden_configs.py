@@ -17,7 +17,7 @@ ARCHITECTURES = {
     "gemma2": "Gemma2ForCausalLM", "gemma3_text": "Gemma3ForCausalLM", "glm4": "Glm4ForCausalLM",
     "gpt_neox": "GPTNeoXForCausalLM", "granite": "GraniteForCausalLM",
     "deepseek_v2": "DeepseekV2ForCausalLM", "deepseek_v3": "DeepseekV3ForCausalLM",
-    "glm4_moe_lite": "Glm4MoeLiteForCausalLM",
+    "glm4_moe_lite": "Glm4MoeLiteForCausalLM", "llama4_text": "Llama4ForCausalLM",
     "glm4_moe": "Glm4MoeForCausalLM", "granitemoeshared": "GraniteMoeSharedForCausalLM",
     "granitemoe": "GraniteMoeForCausalLM", "mixtral": "MixtralForCausalLM",
     "olmoe": "OlmoeForCausalLM", "qwen2_moe": "Qwen2MoeForCausalLM",

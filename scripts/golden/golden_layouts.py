@@ -149,7 +149,8 @@ def has_experts(config):
 
 def is_router(name):
     return name.endswith((".mlp.gate.weight", ".mlp.router.weight",
-                          ".block_sparse_moe.router.weight", ".feed_forward.gate.weight"))
+                          ".block_sparse_moe.router.weight", ".feed_forward.gate.weight",
+                          ".feed_forward.router.weight"))
 
 
 def published_experts(config, state):
@@ -196,7 +197,7 @@ def rotated_columns(config):
 
 def turns_neighbours(config):
     """Says whether RoPE turns columns (2i, 2i + 1), not (i, i + rotated / 2)."""
-    return has_latent(config) or config["model_type"] in ("cohere", "cohere2", "glm4")
+    return has_latent(config) or config["model_type"] in ("cohere", "cohere2", "glm4", "llama4_text")
 
 
 def rope_by_kind(config):
@@ -241,10 +242,15 @@ def with_rope(config, kind, scaled=True, **changes):
 
 
 def layer_kinds(config):
-    """Returns "sliding_attention" or "full_attention" for each layer with attention."""
+    """Returns "sliding_attention", "chunked_attention" or "full_attention" for each layer with
+    attention."""
     if len(attention_layers(config)) < count_layers(config):
         return ["full_attention"] * len(attention_layers(config))
     n_layers, family = count_layers(config), config["model_type"]
+    if family == "llama4_text":
+        return config.get("layer_types") or [
+            "chunked_attention" if (layer + 1) % 4 else "full_attention"
+            for layer in range(n_layers)]
     windowed = [bool(config.get("sliding_window"))] * n_layers
     if family in ("qwen2", "qwen3"):
         first = config["max_window_layers"] if config["use_sliding_window"] else n_layers
@@ -264,7 +270,7 @@ def layer_kinds(config):
 def rotating_layers(config):
     """Says for each layer whether RoPE turns its queries and keys."""
     kinds = layer_kinds(config)
-    if config["model_type"] == "smollm3":
+    if config["model_type"] in ("smollm3", "llama4_text"):
         interval = config.get("no_rope_layer_interval", 4)
         listed = config.get("no_rope_layers") or [
             (layer + 1) % interval != 0 for layer in range(len(kinds))]
@@ -304,7 +310,7 @@ def llama3_frequencies(rope, plain):
     scaled = []
     for f in plain:
         turns = rope["original_max_position_embeddings"] * f / (2 * math.pi)
-        keep = min(max((turns - low) / (high - low), 0.0), 1.0)
+        keep = min(max((turns - low) / ((high - low) or 1e-9), 0.0), 1.0)
         scaled.append(keep * f + (1 - keep) * f / rope["factor"])
     return scaled
 

@@ -117,7 +117,7 @@ def rope_in_layers(turns):
     def patch(model):
         for layer, here in zip(model.model.layers, turns):
             attn = layer.self_attn
-            if model.config.model_type == "smollm3":
+            if model.config.model_type in ("smollm3", "llama4_text"):
                 attn.use_rope = here
             elif model.config.model_type == "cohere2":
                 attn.sliding_window = 1 if here else None

@@ -36,6 +36,7 @@ MODELS = {
     "qwen2_moe": "qwen2moe", "glm4_moe": "glm4moe", "granitemoeshared": "granitemoe",
     "phimoe": "phimoe", "mixtral": "llama", "qwen3_moe": "qwen3moe", "olmoe": "olmoe",
     "deepseek_v2_lite": "deepseek2", "deepseek_v3": "deepseek2", "glm4_moe_lite": "deepseek2",
+    "llama4": "llama4", "llama4_dense_layers": "llama4",
     "granitemoe": "granitemoe", "gpt_oss": "gpt-oss", "gpt_oss_floats": "gpt-oss", "lfm2": "lfm2",
     "lfm2_moe": "lfm2moe", "granite4h": "granitehybrid", "granite4h_experts": "granitehybrid",
     "qwen3_5": "qwen35", "qwen3_5_moe": "qwen35moe", "qwen3_next": "qwen3next",
@@ -162,6 +163,17 @@ def split_latent(tensors, names, config):
         for kind, values in (("k_b", heads[:, :n_key].swapaxes(1, 2)), ("v_b", heads[:, n_key:])):
             tensors[f"{name}.{kind}"] = values
             names[f"{name}.{kind}"] = f"blk.{layer}.attn_{kind}.weight"
+
+
+def split_stacked(tensors, names):
+    """Matrices [experts, in, out], of gates and ups together."""
+    for name in [name for name in tensors if ".feed_forward.experts." in name]:
+        layer = next(part for part in name.split(".") if part.isdigit())
+        values = tensors.pop(name).swapaxes(1, 2)
+        kinds = ("gate", "up") if name.endswith("gate_up_proj") else ("down",)
+        for kind, part in zip(kinds, np.split(values, len(kinds), axis=1)):
+            tensors[f"{name}.{kind}"] = np.ascontiguousarray(part)
+            names[f"{name}.{kind}"] = f"blk.{layer}.ffn_{kind}_exps.weight"
 
 
 def split_shared_ffn(tensors, names):
@@ -310,6 +322,14 @@ def add_family_keys(writer, arch, config):
         writer.add_expert_weights_scale(config["routed_scaling_factor"])
         writer.add_leading_dense_block_count(config["first_k_dense_replace"])
         writer.add_nextn_predict_layers(count_blocks(config) - layouts.count_layers(config))
+    if arch == "llama4":
+        writer.add_expert_count(config["num_local_experts"])
+        writer.add_expert_used_count(config["num_experts_per_tok"])
+        writer.add_expert_feed_forward_length(config["intermediate_size"])
+        writer.add_interleave_moe_layer_step(config["interleave_moe_layer_step"])
+        writer.add_sliding_window(config["attention_chunk_size"])
+        writer.add_attn_temperature_scale(config["attn_scale"])
+        writer.add_attn_temperature_length(config["floor_scale"])
     if arch in ("command-r", "cohere2"):
         writer.add_logit_scale(config["logit_scale"])
         writer.add_rope_scaling_type(gguf.RopeScalingType.NONE)
@@ -363,7 +383,8 @@ def add_keys(writer, arch, config, tensors, names):
     down = next((values for name, values in tensors.items()
                  if names[name] == "blk.0.ffn_down.weight"), None)
     if down is None and "intermediate_size" in config:
-        writer.add_feed_forward_length(config["intermediate_size"])
+        writer.add_feed_forward_length(
+            config.get("intermediate_size_mlp", config["intermediate_size"]))
     elif down is None:
         pass  # a mixture of experts alone
     else:
@@ -445,6 +466,8 @@ def convert(folder, arch, out):
     if layouts.has_latent(config) and not has_one_kv_tensor(config):
         split_latent(tensors, names, config)
     stack_experts(tensors, names)
+    if arch == "llama4":
+        split_stacked(tensors, names)
     mxfp4 = gguf_gpt_oss.split_experts(tensors, names) if arch == "gpt-oss" else ()
     if layouts.is_tied(config):
         tensors.pop("lm_head.weight", None)

@@ -122,6 +122,8 @@ const char* const kModels[] = {"gpt2",
                                "glm4_moe_lite",
                                "gemma4",
                                "gemma4_a4b",
+                               "llama4",
+                               "llama4_dense_layers",
                                "lfm2",
                                "lfm2_types",
                                "lfm2_moe",
@@ -434,13 +436,17 @@ class ConfigFaults {
       if (has_number(key) && !has_number("norm_epsilon")) add_factor(key, 0.5);
     }
     if (has_number("norm_epsilon")) add_factor("norm_epsilon", 0.5);
-    for (const char* key :
-         {"query_pre_attn_scalar", "attention_multiplier", "embedding_multiplier",
-          "residual_multiplier", "logits_scaling", "logit_scale", "routed_scaling_factor"}) {
+    for (const char* key : {"query_pre_attn_scalar", "attention_multiplier", "embedding_multiplier",
+                            "residual_multiplier", "logits_scaling", "logit_scale",
+                            "routed_scaling_factor", "attn_scale"}) {
       if (has_number(key)) add_factor(key, 2);
     }
+    for (const char* key : {"attention_chunk_size", "floor_scale"}) {
+      if (has_number(key)) add(key, 2 * config_[key].get<int>());
+    }
     if (config_.value("num_experts_per_tok", 0) > 0 && family_ != "phimoe") {
-      add("num_experts_per_tok", config_["num_experts_per_tok"].get<int>() - 1);
+      const int n_used = config_["num_experts_per_tok"].get<int>();
+      add("num_experts_per_tok", n_used == 1 ? 2 : n_used - 1);
     }
     if (config_.value("enable_moe_block", false)) {
       add("top_k_experts", config_["top_k_experts"].get<int>() - 1);
@@ -448,6 +454,10 @@ class ConfigFaults {
     if (config_.value("n_group", 1) > 1) add("topk_group", config_["topk_group"].get<int>() + 1);
     if (config_.contains("norm_topk_prob") && family_ != "deepseek_v2") {  // which does not read it
       add("norm_topk_prob", !config_["norm_topk_prob"].get<bool>());
+    }
+    if (family_ == "llama4_text") {
+      add("use_qk_norm", !config_["use_qk_norm"].get<bool>());
+      add("attn_temperature_tuning", false);
     }
     if (has_number("clip_qkv")) add("clip_qkv", nullptr);
     if (has_number("router_jitter_noise")) add_factor("router_jitter_noise", 2);

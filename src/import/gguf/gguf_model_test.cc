@@ -85,9 +85,10 @@ TEST_P(GgufGoldenTest, HasTheTensorsAndTheSpecOfItsFolder) {
   EXPECT_EQ(ours.bos_id, 1U);
   EXPECT_EQ(ours.eos_ids, (std::vector<std::uint32_t>{2}));
   EXPECT_TRUE((*gguf)->tokenizer() && (*gguf)->tokenizer()->has_value());
-  // What GGUF has no key for: how scores of Gemma are scaled, and the rule behind the divisors of
-  // LLaMA 3.
+  // What GGUF has no key for: how scores of Gemma are scaled, norms of heads in Llama 4, which its
+  // readers know by 128 experts, and the rule behind the divisors of LLaMA 3.
   if (name == "gemma2" || name == "gemma3") theirs.attention_scale = 1.0F / std::sqrt(14.0F);
+  if (name == "llama4_dense_layers") theirs.unit_head_norms = true;
   if (theirs.rope.scaling == RopeScaling::kLlama3) {
     EXPECT_EQ(ours.rope.scaling, RopeScaling::kLongrope);
     EXPECT_EQ(ours.rope.long_factors, ours.rope.short_factors);
@@ -119,7 +120,8 @@ INSTANTIATE_TEST_SUITE_P(
                     "qwen3_moe", "olmoe", "granitemoe", "qwen2_moe", "gpt_oss", "gpt_oss_floats",
                     "glm4_moe", "granitemoeshared", "phimoe", "lfm2", "lfm2_moe", "granite4h",
                     "granite4h_experts", "deepseek_v2_lite", "deepseek_v3", "glm4_moe_lite",
-                    "qwen3_5_moe", "qwen3_next", "gemma4", "gemma4_a4b"),
+                    "qwen3_5_moe", "qwen3_next", "llama4", "llama4_dense_layers", "gemma4",
+                    "gemma4_a4b"),
     [](const auto& test) { return std::string(test.param); });
 
 TEST(GgufModelTest, StoriesOfBothFormsAreOneModel) {

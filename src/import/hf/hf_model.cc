@@ -368,15 +368,7 @@ class HfModelMapper {
         at.n_stored = q + 2 * kv;
         at.first = part == 0 ? 0 : q + (part - 1) * kv;
         break;
-      case Storage::kFusedQkvByGroup: {
-        const std::uint64_t q_run = q / spec().n_kv_heads;
-        const std::uint64_t kv_run = spec().head_dim;
-        at.n_stored = q + 2 * kv;
-        at.run = part == 0 ? q_run : kv_run;
-        at.first = part == 0 ? 0 : q_run + (part - 1) * kv_run;
-        at.step = q_run + 2 * kv_run;
-        break;
-      }
+      case Storage::kFusedQkvByGroup: locate_by_kv_group(part, at); break;
       case Storage::kPairedRope:
       case Storage::kPairedRopeOfHeads: at.order = Place::Order::kPairedRope; break;
       case Storage::kLatentQuery: at.order = Place::Order::kLatentQuery; break;
@@ -431,6 +423,16 @@ class HfModelMapper {
         break;
     }
     return at;
+  }
+
+  // Queries, keys and values, which are stored in turn by KV head: parts 0, 1 and 2.
+  void locate_by_kv_group(std::uint64_t part, Place& at) noexcept {
+    const std::uint64_t q_run = spec().q_dim() / spec().n_kv_heads;
+    const std::uint64_t kv_run = spec().head_dim;
+    at.n_stored = spec().q_dim() + 2 * spec().kv_dim();
+    at.run = part == 0 ? q_run : kv_run;
+    at.first = part == 0 ? 0 : q_run + (part - 1) * kv_run;
+    at.step = q_run + 2 * kv_run;
   }
 
   // Inputs of a delta rule, which are stored in turn by group of keys.
