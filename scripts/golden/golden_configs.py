@@ -533,4 +533,9 @@ SEEDED_MODELS = {
                          mamba_n_heads=8, mamba_proj_bias=True, rope_theta=10000,
                          tie_word_embeddings=False),
         {"seed": 204}),
+    # Falcon-RW: neither its slopes nor its heads are powers of two.
+    "falcon_alibi": (
+        falcon_config(49, alibi=True, bias=True, hidden_size=60, multi_query=False,
+                      num_attention_heads=10, num_hidden_layers=2, parallel_attn=False),
+        {"seed": 1301}),
 }

@@ -225,10 +225,21 @@ def _two_norm_faults(config, state, first, second):
 
 
 def _falcon_faults(config, state):
-    yield Fault("parallel layer made sequential", config, state, patches.falcon_sequential)
+    if config["parallel_attn"]:
+        yield Fault("parallel layer made sequential", config, state, patches.falcon_sequential)
+    else:
+        yield from _two_norm_faults(config, state, ".input_layernorm.",
+                                    ".post_attention_layernorm.")
     yield Fault("k and v exchanged in qkv", config, swapped_views(config, state, "k", "v"))
+    if not config["multi_query"]:
+        yield Fault("heads of qkv read as blocks", config, fused_as_blocks(config, state))
     if config["new_decoder_architecture"]:
         yield Fault("groups of qkv read as blocks", config, fused_as_blocks(config, state))
+    if config["alibi"]:
+        yield from alibi_faults(config, state)
+        yield Fault("biases in f32", config, state, patches.falcon_biases(rounded=False))
+        yield Fault("biases that are not scaled", config, state,
+                    patches.falcon_biases(scaled=False))
     if any(".ln_mlp." in name for name in state):
         yield from _two_norm_faults(config, state, ".ln_attn.", ".ln_mlp.")
 

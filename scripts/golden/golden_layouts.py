@@ -65,7 +65,7 @@ def rotates(config):
     """Says whether the model has RoPE."""
     if config["model_type"] == "granitemoehybrid":
         return config["position_embedding_type"] == "rope"
-    return config["model_type"] not in WITHOUT_ROTATION
+    return config["model_type"] not in WITHOUT_ROTATION and not config.get("alibi")
 
 
 def is_norm_gain(name):
@@ -105,7 +105,8 @@ def head_shape(config):
     if has_latent(config):  # of what rotates
         return n_heads, n_kv, config["qk_rope_head_dim"]
     if config["model_type"] == "falcon":
-        n_kv = config["num_kv_heads"] if config["new_decoder_architecture"] else 1
+        n_kv = config["num_kv_heads"] if config["new_decoder_architecture"] else \
+            1 if config["multi_query"] else n_heads
     return n_heads, n_kv, config.get("head_dim") or hidden // n_heads
 
 

@@ -10,6 +10,7 @@ from unittest import mock
 
 import torch
 from transformers.models.bloom import modeling_bloom as bloom
+from transformers.models.falcon import modeling_falcon as falcon
 from transformers.models.ministral3 import modeling_ministral3 as ministral3
 
 from golden_layouts import rotating_layers
@@ -37,10 +38,35 @@ def plain_slopes(slopes):
     return torch.tensor([2.0 ** (-8.0 * (i + 1) / n) for i in range(n)])
 
 
+def falcon_biases(change=lambda slopes: slopes, rounded=True, scaled=True):
+    """Returns a patch that replaces what Falcon's ALiBi adds to the scores."""
+
+    def patch(model):
+        config, forward = model.config, model.transformer.forward
+        right = falcon.build_alibi_tensor
+
+        def wrong(mask, n_heads, dtype):
+            slopes = change(right(mask[:, :2], n_heads, dtype)[:, 0, 1])
+            biases = slopes[:, None, None] * torch.arange(mask.shape[-1])
+            if rounded:
+                biases = slopes.bfloat16()[:, None, None] * torch.arange(mask.shape[-1])
+            return biases.to(dtype) * (1 if scaled else config.head_dim ** 0.5)
+
+        def patched(*args, **kwargs):
+            with mock.patch.object(falcon, "build_alibi_tensor", wrong):
+                return forward(*args, **kwargs)
+
+        model.transformer.forward = patched
+
+    return patch
+
+
 def alibi_slopes(change):
     """Returns a patch that replaces the ALiBi slopes of the heads by change(slopes)."""
 
     def patch(model):
+        if model.config.model_type == "falcon":
+            return falcon_biases(change)(model)
         if model.config.model_type == "mpt":
             right = model.transformer.build_mpt_alibi_tensor
             model.transformer.build_mpt_alibi_tensor = \

@@ -51,6 +51,7 @@ import torch
 import transformers
 from transformers import AutoModelForCausalLM
 from transformers.models.auto.configuration_auto import CONFIG_MAPPING
+from transformers.models.falcon import modeling_falcon as falcon
 
 import golden_configs
 import golden_gemma4
@@ -81,7 +82,20 @@ DTYPES = {"float32": torch.float32, "float16": torch.float16, "bfloat16": torch.
 def new_model(config):
     parsed = CONFIG_MAPPING[config["model_type"]].from_dict(copy.deepcopy(config))
     model = AutoModelForCausalLM.from_config(parsed, attn_implementation="eager")
-    return model.float().eval()
+    return with_biases_once(model.float().eval())
+
+
+def with_biases_once(model):
+    """Leaves ALiBi's biases to the mask, which has them: Falcon's eager attention adds them again."""
+    if not getattr(model.config, "alibi", False):
+        return model
+
+    def hook(module, args, kwargs):
+        return args, {**kwargs, "alibi": torch.zeros_like(kwargs["alibi"])}
+
+    for layer in model.transformer.h:
+        layer.self_attention.register_forward_pre_hook(hook, with_kwargs=True)
+    return model
 
 
 def load(folder):
@@ -90,7 +104,7 @@ def load(folder):
         more = {"quantization_config": transformers.Mxfp4Config(dequantize=True)}
     model = AutoModelForCausalLM.from_pretrained(
         folder, dtype=torch.float32, attn_implementation="eager", **more).float()
-    return model.eval()
+    return with_biases_once(model.eval())
 
 
 def language_model(model):
@@ -152,10 +166,10 @@ def draw(name, shape, config, rng):
 
 
 @contextlib.contextmanager
-def recorded_scores(into, slopes):
+def recorded_scores(into, biases):
     """Appends to `into`, one entry a layer, the deviation of each score from its row's mean.
 
-    What ALiBi adds to the scores (slopes times distance, by head) is left out.
+    What ALiBi adds to the scores, [heads, positions], is left out.
     """
     plain = torch.nn.functional.softmax
 
@@ -165,8 +179,8 @@ def recorded_scores(into, slopes):
         seen = scores > -1e20  # the mask adds the lowest float
         count = seen.sum(-1, keepdim=True)
         kept = torch.where(seen, scores, 0.0)
-        if slopes is not None:
-            kept = kept - seen * slopes[:, None, None] * torch.arange(scores.shape[-1])
+        if biases is not None:
+            kept = kept - seen * biases[:, None]
         centred = (kept - kept.sum(-1, keepdim=True) / count) * seen
         long_rows = (count >= 16).expand_as(seen) & seen
         into.append(centred[long_rows].pow(2).mean().sqrt().item())
@@ -184,19 +198,23 @@ def all_logits(model, tokens):
         return model(torch.from_numpy(tokens.astype(np.int64))[None]).logits[0].float()
 
 
-def alibi_slopes(model):
-    """Returns the slope of each head, or None where there is no ALiBi."""
-    if model.config.model_type == "mpt":
-        return -model.transformer.build_mpt_alibi_tensor(model.config.n_heads, 2)[:, 0, 0]
-    if model.config.model_type != "bloom":
+def alibi_biases(model, n_positions):
+    """Returns what a key's position adds to the scores of each head, or None where there is no ALiBi."""
+    config, body = model.config, getattr(model, "transformer", None)
+    if config.model_type == "mpt":
+        return body.build_mpt_alibi_tensor(config.n_heads, n_positions)[:, 0]
+    ones = torch.ones(1, n_positions)
+    if config.model_type == "bloom":
+        return body.build_alibi_tensor(ones, config.n_head, torch.float32)[:, 0]
+    if not getattr(config, "alibi", False):
         return None
-    two = torch.ones(1, 2)
-    return model.transformer.build_alibi_tensor(two, model.config.n_head, torch.float32)[:, 0, 1]
+    return falcon.build_alibi_tensor(ones, config.num_attention_heads, torch.float32)[:, 0] * \
+        config.head_dim ** -0.5
 
 
 def score_std(model, tokens):
     per_layer = []
-    with recorded_scores(per_layer, alibi_slopes(model)):
+    with recorded_scores(per_layer, alibi_biases(model, len(tokens))):
         all_logits(model, tokens)
     return per_layer
 

@@ -30,7 +30,7 @@ PUBLISHED = {
     "DeepseekV2ForCausalLM": "DeepSeek-V2 236B-A21B, Lite 16B-A2.4B",
     "DeepseekV3ForCausalLM": "DeepSeek-V3 and R1 671B-A37B, in 16 bits",
     "Exaone4ForCausalLM": "EXAONE 4 1.2B, 32B",
-    "FalconForCausalLM": "Falcon 7B to 180B",
+    "FalconForCausalLM": "Falcon 7B to 180B, Falcon-RW",
     "GPT2LMHeadModel": "GPT-2 124M to 1.5B",
     "GPTNeoXForCausalLM": "Pythia 14M to 12B, GPT-NeoX 20B",
     "Gemma2ForCausalLM": "Gemma 2 2B to 27B",

@@ -141,6 +141,11 @@ Status check_sizes(const ModelSpec& s) {
     return invalid_argument("attention window: %zu values for %u layers, expected 1 or one a layer",
                             s.sliding_window.size(), s.n_layers);
   }
+  if (s.bf16_biases && s.positions != PositionEncoding::kAlibi) {
+    return invalid_argument("biases in bf16: positions are %.*s, expected alibi",
+                            static_cast<int>(position_encoding_name(s.positions).size()),
+                            position_encoding_name(s.positions).data());
+  }
   if (s.chunked_windows && s.sliding_window.empty()) {
     return invalid_argument("chunked attention: the model has no windows");
   }
@@ -543,6 +548,7 @@ Status decode_optional(const Metadata& m, ModelSpec& s) {
   QSF_ASSIGN_OR_RETURN(s.mixer_groups, m.get_u32(keys::kMixerGroups, 0));
   QSF_ASSIGN_OR_RETURN(s.mixer_heads_in_turn, m.get_bool(keys::kMixerHeadsInTurn, false));
   QSF_ASSIGN_OR_RETURN(s.sliding_window, m.get_u32_array(keys::kAttentionWindow));
+  QSF_ASSIGN_OR_RETURN(s.bf16_biases, m.get_bool(keys::kAttentionBf16Biases, false));
   QSF_ASSIGN_OR_RETURN(s.chunked_windows, m.get_bool(keys::kAttentionChunked, false));
   QSF_ASSIGN_OR_RETURN(s.unit_head_norms, m.get_bool(keys::kAttentionUnitNorms, false));
   QSF_ASSIGN_OR_RETURN(s.query_position_step, m.get_u32(keys::kAttentionPositionStep, 0));
@@ -695,6 +701,7 @@ Metadata encode_spec_metadata(const ModelSpec& spec) {
   if (!spec.sliding_window.empty()) {
     m.set_u32_array(keys::kAttentionWindow, spec.sliding_window, true);
   }
+  if (spec.bf16_biases) m.set_bool(keys::kAttentionBf16Biases, true, true);
   if (spec.chunked_windows) m.set_bool(keys::kAttentionChunked, true, true);
   if (spec.unit_head_norms) m.set_bool(keys::kAttentionUnitNorms, true, true);
   set_u32_unless(keys::kAttentionPositionStep, spec.query_position_step, 0);

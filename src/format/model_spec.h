@@ -152,6 +152,8 @@ struct ModelSpec {
   std::uint32_t query_position_step = 0;
   // Heads of queries and keys that rotate are normed without a gain.
   bool unit_head_norms = false;
+  // Biases of ALiBi are differences of products in bf16, which are scaled as scores are.
+  bool bf16_biases = false;
   // Queries, keys and values are clamped to [-qkv_clip, qkv_clip], behind their norms; 0: not
   float qkv_clip = 0.0F;
   float attention_soft_cap = 0.0F;  // 0: none; otherwise cap * tanh(score / cap)

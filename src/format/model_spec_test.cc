@@ -119,6 +119,14 @@ ModelSpec delta_rules_spec() {
   return spec;
 }
 
+ModelSpec bf16_biases_spec() {
+  ModelSpec spec = minimal_model().spec;
+  spec.positions = PositionEncoding::kAlibi;
+  spec.rope = {};
+  spec.bf16_biases = true;
+  return spec;
+}
+
 ModelSpec chunks_spec() {
   ModelSpec spec = experts_spec();
   spec.positions = PositionEncoding::kRope;
@@ -156,7 +164,7 @@ TEST(ModelSpecTest, SurvivesHeaderAndMetadata) {
        {minimal_model().spec, types_model().spec, compressed_model().spec, full_model().spec,
         longrope_model().spec, int8_rows_spec(), yarn_spec(), experts_spec(), sigmoid_spec(),
         sparsemixer_spec(), states_spec(), scans_spec(), latent_spec(), delta_rules_spec(),
-        shaped_spec(), beside_spec(), chunks_spec()}) {
+        shaped_spec(), beside_spec(), chunks_spec(), bf16_biases_spec()}) {
     ASSERT_TRUE(validate(spec).ok()) << validate(spec).message();
     const Metadata metadata = encode_spec_metadata(spec);
     const auto back = decode_spec(header_of(spec), metadata);
@@ -178,7 +186,7 @@ TEST(ModelSpecTest, TheSmallModelsUseEveryKey) {
          {full_model().spec, types_model().spec, longrope_model().spec, int8_rows_spec(),
           yarn_spec(), experts_spec(), sigmoid_spec(), sparsemixer_spec(), states_spec(),
           scans_spec(), latent_spec(), delta_rules_spec(), shaped_spec(), beside_spec(),
-          chunks_spec()}) {
+          chunks_spec(), bf16_biases_spec()}) {
       used = used || encode_spec_metadata(spec).contains(key);
     }
     EXPECT_TRUE(used) << key;
@@ -321,6 +329,13 @@ TEST(ModelSpecTest, RefusesLatentAttentionOutOfRange) {
                           keys::kLatentValueColumns, keys::kLatentEpsilon}) {
     EXPECT_TRUE(encode_spec_metadata(latent_spec()).find(key)->required) << key;
   }
+}
+
+TEST(ModelSpecTest, RefusesBiasesInBf16WithoutAlibi) {
+  ModelSpec spec = bf16_biases_spec();
+  EXPECT_TRUE(encode_spec_metadata(spec).find(keys::kAttentionBf16Biases)->required);
+  spec.positions = PositionEncoding::kLearned;
+  EXPECT_EQ(validate(spec).message(), "biases in bf16: positions are learned, expected alibi");
 }
 
 TEST(ModelSpecTest, RefusesChunksStepsAndWeighedInputsOfNothing) {

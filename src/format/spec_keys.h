@@ -12,6 +12,7 @@
 namespace qsf::keys {
 
 inline constexpr const char* kArchitecture = "architecture";
+inline constexpr const char* kAttentionBf16Biases = "attention.bf16_biases";
 inline constexpr const char* kAttentionChunked = "attention.chunked";
 inline constexpr const char* kAttentionClip = "attention.clip";
 inline constexpr const char* kAttentionHeadDims = "attention.head_dims";
@@ -83,6 +84,7 @@ inline constexpr const char* kChatTemplate = "tokenizer.chat_template";
 inline constexpr const char* kEosIds = "tokenizer.eos_ids";
 
 inline constexpr std::string_view kAll[] = {kArchitecture,
+                                            kAttentionBf16Biases,
                                             kAttentionChunked,
                                             kAttentionClip,
                                             kAttentionHeadDims,

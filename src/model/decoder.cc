@@ -411,6 +411,7 @@ void Decoder::attend(const LayerWeights& w, std::uint32_t layer) {
                    .chunked = spec_.chunked_windows,
                    .soft_cap = spec_.attention_soft_cap,
                    .slopes = alibi_slopes_,
+                   .bf16_biases = spec_.bf16_biases,
                    .sink_scores = w.attn_sinks});
 }
 

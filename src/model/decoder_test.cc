@@ -303,6 +303,7 @@ const Graph kGraphs[] = {
        s.rope = {};
        s.sliding_window = {0, 7};
        s.attention_soft_cap = 2.0F;
+       s.bf16_biases = true;
      },
      kContext,
      {0.25, 0.0625, 0.015625, 0.00390625, 0.5, 0.125}},

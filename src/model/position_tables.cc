@@ -7,6 +7,8 @@
 #include <cmath>
 #include <numbers>
 
+#include "base/f16.h"
+
 namespace qsf {
 namespace {
 
@@ -121,7 +123,8 @@ std::vector<float> alibi_slopes(const ModelSpec& spec) {
   const std::uint32_t n = std::bit_floor(spec.n_heads);
   for (std::uint32_t head = 0; head < spec.n_heads; ++head) {
     const double exponent = head < n ? -8.0 * (head + 1) / n : -4.0 * (2 * (head - n) + 1) / n;
-    slopes.push_back(static_cast<float>(std::exp2(exponent)));
+    const float slope = static_cast<float>(std::exp2(exponent));
+    slopes.push_back(spec.bf16_biases ? to_f32(to_bf16(slope)) : slope);
   }
   return slopes;
 }

@@ -41,7 +41,8 @@ std::vector<float> local_rope_inverse_frequencies(const ModelSpec& spec);
 // Returns a slope for each query head; to a score is added slope * (key's position - query's
 // position). With n the largest power of two not above the heads, head i < n has
 // 2^(-8 (i + 1) / n); the heads after them take every other slope of twice as many heads, head
-// n + j has 2^(-4 (2 j + 1) / n). Empty unless positions are ALiBi's.
+// n + j has 2^(-4 (2 j + 1) / n); all rounded to bf16 where biases are. Empty unless positions are
+// ALiBi's.
 // Based on: Press, Smith and Lewis, "Train short, test long", 2022, and its published code.
 std::vector<float> alibi_slopes(const ModelSpec& spec);
 

@@ -170,6 +170,16 @@ TEST(AlibiSlopesTest, OtherCountsTakeEveryOtherSlopeOfTwiceAsMany) {
   for (int j = 0; j < 48; ++j) EXPECT_FLOAT_EQ(many[64 + j], twice[2 * j]) << j;
 }
 
+TEST(AlibiSlopesTest, AreRoundedWhereBiasesAre) {
+  ModelSpec spec;
+  spec.positions = PositionEncoding::kAlibi;
+  spec.n_heads = 16;
+  spec.bf16_biases = true;
+  const std::vector<float> slopes = alibi_slopes(spec);
+  EXPECT_EQ(slopes[0], 0.70703125F) << "181 / 256, of 0.70711";
+  EXPECT_EQ(slopes[1], 0.5F);
+}
+
 TEST(AlibiSlopesTest, NoneForOtherPositions) {
   ModelSpec spec;
   spec.n_heads = 8;

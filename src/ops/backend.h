@@ -234,6 +234,8 @@ struct AttendArgs {
   float soft_cap = 0.0F;  // scores become soft_cap * tanh(score / soft_cap); 0: off
   // [n_heads] of ALiBi: slope * (key's position - row's position) is added to a score; empty: none
   std::span<const float> slopes;
+  // Both products are in bf16, positions too, and their difference is times `scale`.
+  bool bf16_biases = false;
   // [n_heads] scores that take weight as a position would and have no value; neither scaled nor
   // capped, and inside every window; empty: none
   std::span<const float> sink_scores;

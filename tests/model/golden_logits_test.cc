@@ -105,6 +105,7 @@ const char* const kModels[] = {"gpt2",
                                "falcon",
                                "falcon_groups",
                                "falcon_one_norm",
+                               "falcon_alibi",
                                "mpt",
                                "mpt_heads",
                                "qwen2_moe",
@@ -477,6 +478,7 @@ class ConfigFaults {
         add(key, 2 * config_[key].get<int>());
       }
     }
+    if (config_.value("alibi", false)) add("alibi", false);
     if (family_ == "gpt_neox") {
       add("use_parallel_residual", !config_["use_parallel_residual"].get<bool>());
     }

@@ -157,8 +157,6 @@ Status parse_falcon_sizes(ConfigFields& fields, ModelSpec& spec) {
 Status parse_falcon(ConfigFields& fields, HfConfig& config) {
   ModelSpec& spec = config.spec;
   spec.architecture = "falcon";
-  // The scores of these are rounded otherwise than BLOOM's.
-  QSF_RETURN_IF_ERROR(refuse(fields, "alibi", true));
   QSF_RETURN_IF_ERROR(refuse(fields, "apply_residual_connection_post_layernorm", true));
   QSF_RETURN_IF_ERROR(parse_falcon_sizes(fields, spec));
   // The first files of the newer architecture have its key for KV heads alone.
@@ -183,6 +181,11 @@ Status parse_falcon(ConfigFields& fields, HfConfig& config) {
   }
   if (norms == 2) spec.architecture = "falcon-two-norms";
   QSF_RETURN_IF_ERROR(parse_plain_activation(fields, "activation", "gelu", spec));
+  if (fields.boolean("alibi", false)) {
+    spec.positions = PositionEncoding::kAlibi;
+    spec.bf16_biases = true;
+    return fields.status();
+  }
   return parse_rope(fields, {}, spec);
 }
 

@@ -101,11 +101,28 @@ TEST(HfGptFamiliesTest, RefinedWeb) {
     "n_head_kv":8,"n_layer":60})"));
   expect_sizes(parsed(forty).spec, 8192, 60, 128, 8, 64, 32768);
   EXPECT_EQ(parsed(forty).spec.architecture, "falcon-two-norms");
-  // Falcon-RW 1B.
-  expect_refused(seven, "alibi", true);
   Json many = seven;
   many.erase("multi_query");
   EXPECT_EQ(parsed(many).spec.n_kv_heads, 71U) << "absent here means false";
+}
+
+// Falcon-RW 1B: ALiBi in place of RoPE, attention before the FFN, biases.
+TEST(HfGptFamiliesTest, FalconRwHasAlibi) {
+  const Json json = Json::parse(R"({"alibi":true,
+    "apply_residual_connection_post_layernorm":false,"architectures":["FalconForCausalLM"],
+    "bias":true,"bos_token_id":1,"eos_token_id":2,"hidden_size":2048,"layer_norm_epsilon":1e-05,
+    "model_type":"falcon","multi_query":false,"new_decoder_architecture":false,
+    "num_attention_heads":32,"num_hidden_layers":24,"parallel_attn":false,"vocab_size":50304})");
+  const HfConfig config = parsed(json);
+  expect_sizes(config.spec, 2048, 24, 32, 32, 64, 8192);
+  EXPECT_EQ(config.spec.architecture, "falcon");
+  EXPECT_EQ(config.spec.positions, PositionEncoding::kAlibi);
+  EXPECT_TRUE(config.spec.bf16_biases);
+  EXPECT_FALSE(config.spec.parallel_block);
+  EXPECT_TRUE(config.qkv_bias && config.attn_out_bias && config.ffn_bias);
+  Json rotating = json;
+  rotating["alibi"] = false;
+  EXPECT_FALSE(parsed(rotating).spec.bf16_biases);
 }
 
 Json pythia_70m() {

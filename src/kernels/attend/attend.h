@@ -6,7 +6,10 @@
 //   score[i][j] = cap(scale * q[i] . k[j]) + slope[h] * (position[j] - position of the row)
 //
 // where cap(s) is soft_cap * tanh(s / soft_cap), or s without a soft cap, and the second term is
-// there with slopes alone (ALiBi).
+// there with slopes alone (ALiBi). With bf16_bias_scale > 0 that term is, as Falcon computes it,
+//
+//   bf16_bias_scale * (bias(position[j]) - bias(position of the row))
+//   bias(p) = bf16(slope[h] * bf16(p))
 //
 // A tile is neighbouring rows of one sequence with all query heads that share a KV head: query i is
 // head i % n_q of row i / n_q. A caller begins, feeds pages in a fixed order and finishes; spans of
@@ -94,6 +97,7 @@ struct AttendPageArgs {
   std::byte* scratch;
   float soft_cap = 0.0F;
   const float* slopes = nullptr;
+  float bf16_bias_scale = 0.0F;
   const std::int32_t* positions = nullptr;
   const std::int32_t* q_positions = nullptr;
   const std::byte* next = nullptr;

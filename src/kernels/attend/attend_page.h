@@ -20,6 +20,7 @@
 #ifndef QSF_KERNELS_ATTEND_ATTEND_PAGE_H_
 #define QSF_KERNELS_ATTEND_ATTEND_PAGE_H_
 
+#include "base/f16.h"
 #include "kernels/attend/attend.h"
 #include "kernels/attend/attend_rows.h"
 
@@ -315,6 +316,19 @@ static void score_run(const AttendPageArgs& args, const Run& run, const Scratch&
   }
 }
 
+// The bias of a position where it is a product in bf16.
+static inline float bf16_bias(float slope, std::int32_t position) noexcept {
+  return to_f32(to_bf16(slope * to_f32(to_bf16(static_cast<float>(position)))));
+}
+
+static inline void add_bf16_biases(const AttendPageArgs& args, float slope, std::int32_t position,
+                                   std::uint32_t begin, std::uint32_t end, float* scores) noexcept {
+  const float own = bf16_bias(slope, position);
+  for (std::uint32_t j = begin; j < end; ++j) {
+    scores[j] += args.bf16_bias_scale * (bf16_bias(slope, args.positions[j]) - own);
+  }
+}
+
 // Caps the scores of one query and adds the bias of distance.
 template <typename L>
 static void cap_and_bias(const AttendPageArgs& args, std::uint32_t query, std::uint32_t begin,
@@ -326,8 +340,12 @@ static void cap_and_bias(const AttendPageArgs& args, std::uint32_t query, std::u
     }
   }
   if (args.slopes != nullptr) {
-    const typename L::Vec slope = L::splat(args.slopes[query % args.n_q]);
+    const float of_head = args.slopes[query % args.n_q];
     const std::int32_t position = args.q_positions[query / args.n_q];
+    if (args.bf16_bias_scale != 0.0F) {
+      return add_bf16_biases(args, of_head, position, begin, end, scores);
+    }
+    const typename L::Vec slope = L::splat(of_head);
     for (std::uint32_t j = begin; j < end; j += L::kWidth) {
       const typename L::Vec distance = L::distance(args.positions + j, position);
       L::store(scores + j, L::multiply_add(slope, distance, L::load(scores + j)));

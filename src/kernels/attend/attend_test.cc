@@ -84,7 +84,8 @@ class Problem {
   void set_soft_cap(float soft_cap) { soft_cap_ = soft_cap; }
   // Slopes 2^-3, 2^-3.5 ... of the heads; slots at odd and unordered positions, the rows behind
   // them all.
-  void set_alibi(SeededRng& rng) {
+  void set_alibi(SeededRng& rng, float bf16_bias_scale = 0.0F) {
+    bf16_bias_scale_ = bf16_bias_scale;
     for (std::uint32_t h = 0; h < shape_.n_q; ++h) slopes_.push_back(std::exp2(-3.0F - 0.5F * h));
     for (std::size_t i = 0; i < pages_.size() * kKvPageSlots; ++i) {
       positions_.push_back(static_cast<std::int32_t>(3 * i + rng.get().below(3)));
@@ -134,6 +135,7 @@ class Problem {
                    .scratch = scratch.data(),
                    .soft_cap = soft_cap_,
                    .slopes = slopes_.empty() ? nullptr : slopes_.data() + part.first_head,
+                   .bf16_bias_scale = bf16_bias_scale_,
                    .positions = slopes_.empty() ? nullptr : positions_.data() + page * kKvPageSlots,
                    .q_positions = q_positions_.data() + part.first_row,
                    .next = next ? k_[page + 1].data() : nullptr,
@@ -171,9 +173,10 @@ class Problem {
 
   // A score is off by gamma(head_dim + 2) times its terms' magnitudes, which moves its weight by as
   // much, relatively. A soft cap divides (1), takes tanh (2 ulp, up to 4) and multiplies (1), and
-  // its slope of at most 1 enlarges nothing; a bias is a product (1) and is added (1). Differences
-  // to the maximum add u |d|, exp 2 u, the sum over slots one rounding a slot, and each page's
-  // correction u |d| + 3 u; the scale of a slot's values in 8 bits multiplies its weight (1).
+  // its slope of at most 1 enlarges nothing; a bias is a difference (1, where it is in bf16), a
+  // product (1) and is added (1). Differences to the maximum add u |d|, exp 2 u, the sum over slots
+  // one rounding a slot, and each page's correction u |d| + 3 u; the scale of a slot's values in 8
+  // bits multiplies its weight (1).
   // Numerator and denominator both carry that, hence twice, times the weighted magnitudes of v.
   // Weights below 2^-125 may count as 0: each loses at most that times |v|, which stays below 8.
   //
@@ -329,14 +332,19 @@ class Problem {
       const std::uint32_t block = hadamard_block(kv_columns(shape_.k_type, shape_.head_dim));
       roundings += std::log2(block) + 3.0 + 2.0 * kv_groups(shape_.k_type, shape_.head_dim);
     }
-    return roundings + (soft_cap_ == 0.0F ? 0.0 : 6.0) + (slopes_.empty() ? 0.0 : 2.0);
+    return roundings + (soft_cap_ == 0.0F ? 0.0 : 6.0) + (slopes_.empty() ? 0.0 : 3.0);
   }
 
   double bias_of(std::uint32_t query, std::size_t page, std::uint32_t slot) const {
     if (slopes_.empty()) return 0.0;
-    const std::int32_t distance =
-        positions_[page * kKvPageSlots + slot] - q_positions_[query / shape_.n_q];
-    return static_cast<double>(slopes_[query % shape_.n_q]) * distance;
+    const std::int32_t position = positions_[page * kKvPageSlots + slot];
+    const std::int32_t own = q_positions_[query / shape_.n_q];
+    const float slope = slopes_[query % shape_.n_q];
+    if (bf16_bias_scale_ == 0.0F) return static_cast<double>(slope) * (position - own);
+    const auto bias = [&](std::int32_t at) -> double {
+      return to_f32(to_bf16(slope * to_f32(to_bf16(static_cast<float>(at)))));
+    };
+    return bf16_bias_scale_ * (bias(position) - bias(own));
   }
 
   void expect_query(std::uint32_t query, double input_roundoff, std::vector<double>* want,
@@ -421,6 +429,7 @@ class Problem {
   std::vector<GuardedBytes> v_;
   float soft_cap_ = 0.0F;
   std::vector<float> slopes_;
+  float bf16_bias_scale_ = 0.0F;  // 0: biases are not rounded
   std::vector<std::int32_t> positions_;
   std::vector<std::int32_t> q_positions_;
 };
@@ -565,11 +574,13 @@ TEST_P(AttendTest, MatchesReferenceWithSlopes) {
   for (const KvType type : kAllKvTypes) {
     for (const std::uint32_t n_q : {1U, 3U, 9U}) {
       for (const std::uint32_t first : {0U, 1U, 37U, 63U}) {
-        Problem problem({3, n_q, 20, type, type}, {{{first, 64}}, {kWholePage}, {{0, first}}}, 2.0F,
-                        rng);
-        problem.set_alibi(rng);
-        EXPECT_TRUE(problem.within_bound(problem.run(GetParam()), GetParam()))
-            << n_q << " " << first;
+        for (const float bf16_bias_scale : {0.0F, 0.35F}) {
+          Problem problem({3, n_q, 20, type, type}, {{{first, 64}}, {kWholePage}, {{0, first}}},
+                          2.0F, rng);
+          problem.set_alibi(rng, bf16_bias_scale);
+          EXPECT_TRUE(problem.within_bound(problem.run(GetParam()), GetParam()))
+              << n_q << " " << first << " " << bf16_bias_scale;
+        }
       }
     }
     const Problem both = capped_and_biased(type, rng);

@@ -10,6 +10,7 @@
 #include <numeric>
 
 #include "base/bytes.h"
+#include "base/f16.h"
 #include "base/rng.h"
 #include "model/architecture.h"
 
@@ -253,7 +254,13 @@ NaiveModel::Row NaiveModel::attend(const Row& q, std::size_t own, const std::vec
       for (std::uint32_t d = 0; d < width; ++d) score += q[at + d] * keys[j][own_rows * width + d];
       score = capped(score * scale, spec_.attention_soft_cap);
       if (!slopes.empty()) {
-        score += slopes[head] * (static_cast<double>(j) - static_cast<double>(own));
+        const auto bias = [&](std::size_t position) {
+          if (!spec_.bf16_biases) return slopes[head] * static_cast<double>(position);
+          const float rounded = to_f32(to_bf16(static_cast<float>(position)));
+          const float product = static_cast<float>(slopes[head]) * rounded;
+          return static_cast<double>(to_f32(to_bf16(product)));
+        };
+        score += (spec_.bf16_biases ? scale : 1.0) * (bias(j) - bias(own));
       }
       exps[j] = std::exp(score);
       total += exps[j];
