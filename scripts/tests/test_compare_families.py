@@ -37,6 +37,12 @@ class ResultsTest(unittest.TestCase):
         self.assertEqual(render_results.read_results(str(self.root), "families")["columns"], compare_families.COLUMNS)
 
 
+class OutputTest(unittest.TestCase):
+    def test_the_perplexity_of_all_windows_is_taken(self):
+        printed = "2 windows\nPPL = 12.5000 +/- 0.2500\nqsf perplexity: window 2 of 2: PPL = 13.0000, 0 s left\n"
+        self.assertEqual(compare_families.own_perplexity(printed), 12.5)
+
+
 class ShapesTest(unittest.TestCase):
     def test_layers_have_kinds(self):
         for name, config in random_families.FAMILIES.items():
