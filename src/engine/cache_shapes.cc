@@ -18,7 +18,7 @@ KvShape kv_shape(const ModelSpec& spec, const EngineOptions& options) {
 
 StateShape state_shape(const ModelSpec& spec) noexcept {
   if (!spec.has_state()) return {};
-  return {.n_layers = spec.n_layers - spec.n_attention_layers(),
+  return {.n_layers = spec.n_state_layers(),
           .layer_size = (spec.conv_taps - 1) * spec.conv_channels() + spec.scan_values()};
 }
 

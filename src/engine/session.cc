@@ -287,8 +287,8 @@ Status Session::visible_positions(std::uint32_t layer, std::uint32_t kv_head,
                                   std::vector<std::uint32_t>& positions) {
   QSF_DCHECK(layer < engine_.reader->spec().n_layers);
   QSF_DCHECK(kv_head < engine_.reader->spec().n_kv_heads);
-  if (engine_.reader->spec().mixer_of(layer) != LayerMixer::kAttention) {
-    return unsupported("layer %u has a state and no attention: no positions are visible", layer);
+  if (!engine_.reader->spec().attends(layer)) {
+    return unsupported("layer %u has no attention: no positions are visible", layer);
   }
   QSF_RETURN_IF_ERROR(check_at_rest());
   QSF_RETURN_IF_ERROR(compute_invalidated());

@@ -93,6 +93,35 @@ ModelSpec naive_delta_rules() {
   return spec;
 }
 
+// Each layer scans, attends or is an FFN.
+ModelSpec naive_single_sublayers() {
+  ModelSpec spec = naive_llama(7, kContext);
+  spec.architecture = "nemotron_h";
+  spec.layer_mixers = {2, 4, 0, 2, 4, 0, 2};
+  spec.ffn_layers = {0, 1, 0, 0, 1, 0, 0};
+  spec.conv_taps = 4;
+  spec.mixer_heads = 4;
+  spec.mixer_head_dim = 8;
+  spec.mixer_state = 16;
+  spec.mixer_groups = 2;
+  spec.gated_ffn = false;
+  spec.activation = Activation::kReluSquared;
+  return spec;
+}
+
+// Each layer scans and attends.
+ModelSpec naive_both() {
+  ModelSpec spec = naive_llama(3, kContext);
+  spec.architecture = "falcon-h1";
+  spec.layer_mixers = {5, 5, 5};
+  spec.conv_taps = 4;
+  spec.mixer_heads = 4;
+  spec.mixer_head_dim = 8;
+  spec.mixer_state = 16;
+  spec.mixer_groups = 2;
+  return spec;
+}
+
 class StateModelTest : public NaiveModelTest {
  protected:
   void TearDown() override {
@@ -124,7 +153,8 @@ class StateSessionTest : public StateModelTest {
 struct StateModel {
   const char* name;
   ModelSpec (*spec)();
-  std::size_t n_values;  // of a layer's state
+  std::size_t n_values;        // of a layer's state, of which there are three
+  std::size_t n_attending{2};  // layers
 };
 
 // Three rows of 32 columns; three of 32 + 2 * 2 * 16 and 4 heads of 8 columns of 16 values.
@@ -146,7 +176,9 @@ INSTANTIATE_TEST_SUITE_P(
                     StateModel{"scans", naive_scans, kScanValues},
                     StateModel{"lfm2_experts", naive_lfm2_moe, kConvolutionValues},
                     StateModel{"scans_experts", naive_scans_experts, kScanValues},
-                    StateModel{"delta_rules", naive_delta_rules, kScanValues}),
+                    StateModel{"delta_rules", naive_delta_rules, kScanValues},
+                    StateModel{"single_sublayers", naive_single_sublayers, kScanValues},
+                    StateModel{"scans_and_attention", naive_both, kScanValues, 3}),
     [](const auto& model) { return std::string(model.param.name); });
 
 TEST_P(EveryStateTest, MatchesTheDefinition) {
@@ -333,9 +365,10 @@ TEST_P(EveryStateTest, StatesArePlanned) {
   ASSERT_NE(memory.find("states"), nullptr);
   // Three layers, and three buffers of each sequence.
   EXPECT_EQ(memory.find("states")->bytes, 3U * 3U * (3U * GetParam().n_values) * sizeof(float));
-  // Two of the five layers have keys and values: of f32, 2 heads of 8 columns each.
+  // Some layers have keys and values: of f32, 2 heads of 8 columns each.
   const std::uint64_t n_slots = std::uint64_t{engine->plan().n_kv_pages} * kKvPageSlots;
-  EXPECT_EQ(memory.find("kv_cache")->bytes, n_slots * 2 * 2 * (2 * 8) * sizeof(float));
+  EXPECT_EQ(memory.find("kv_cache")->bytes,
+            n_slots * GetParam().n_attending * 2 * (2 * 8) * sizeof(float));
 }
 
 TEST_F(StateSessionTest, RefusesWhatAStateCannotDo) {
@@ -375,7 +408,7 @@ TEST_F(StateSessionTest, RefusesWhatAStateCannotDo) {
   std::vector<std::uint32_t> positions;
   EXPECT_TRUE(session->visible_positions(1, 0, positions).ok());
   EXPECT_THAT(session->visible_positions(2, 0, positions).message(),
-              HasSubstr("layer 2 has a state and no attention"));
+              HasSubstr("layer 2 has no attention"));
 }
 
 TEST_F(StateSessionTest, AWindowOfLayersRunsAlone) {

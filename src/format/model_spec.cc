@@ -10,9 +10,11 @@
 
 #include "base/check.h"
 #include "base/utf8_text.h"
+#include "format/layer_checks.h"
 #include "format/layer_shapes.h"
 #include "format/qsf_layout.h"
 #include "format/spec_keys.h"
+#include "format/spec_range.h"
 
 namespace qsf {
 namespace {
@@ -21,20 +23,6 @@ namespace at = header_at;
 
 // Beyond it the angles of rope, up to one radian a position, are not computed exactly.
 constexpr std::uint32_t kMaxPositions = 1U << 26;
-
-struct Range {
-  const char* name;
-  std::uint64_t value;
-  std::uint64_t low;
-  std::uint64_t high;
-};
-
-Status check_range(const Range& r) {
-  if (r.value >= r.low && r.value <= r.high) return ok_status();
-  return invalid_argument(
-      "%s: %llu, expected %llu to %llu", r.name, static_cast<unsigned long long>(r.value),
-      static_cast<unsigned long long>(r.low), static_cast<unsigned long long>(r.high));
-}
 
 Status check_positive(const char* name, float value, bool zero_allowed) {
   if (std::isfinite(value) && (value > 0.0F || (zero_allowed && value == 0.0F))) return ok_status();
@@ -106,7 +94,7 @@ Status check_routing(const ModelSpec& s) {
 }
 
 Status check_sizes(const ModelSpec& s) {
-  const Range ranges[] = {
+  const SpecRange ranges[] = {
       {"layers", s.n_layers, 1, 4096},
       {"hidden", s.hidden, 1, 1U << 20},
       {"heads", s.n_heads, 1, 1U << 16},
@@ -120,7 +108,7 @@ Status check_sizes(const ModelSpec& s) {
       {"experts used", s.n_experts_used, s.n_experts == 0 ? 0U : 1U, s.n_experts},
       {"expert ffn", s.expert_ffn, s.n_experts == 0 ? 0U : 1U, s.n_experts == 0 ? 0U : 1U << 24},
   };
-  for (const Range& r : ranges) QSF_RETURN_IF_ERROR(check_range(r));
+  for (const SpecRange& r : ranges) QSF_RETURN_IF_ERROR(check_range(r));
   QSF_RETURN_IF_ERROR(check_expert_layers(s));
   if (s.activation == Activation::kSwishClamped && !s.gated_ffn) {
     return invalid_argument("activation swish_clamped: the FFN has no gate");
@@ -152,55 +140,6 @@ Status check_sizes(const ModelSpec& s) {
   return ok_status();
 }
 
-bool has_mixer(const ModelSpec& s, LayerMixer mixer) noexcept {
-  return std::ranges::find(s.layer_mixers, static_cast<std::uint32_t>(mixer)) !=
-         s.layer_mixers.end();
-}
-
-// Of scans and delta rules. Published models have up to 4 MB of states a layer.
-Status check_scans(const ModelSpec& s) {
-  const bool scans = has_mixer(s, LayerMixer::kMamba2) || s.has_delta_rule();
-  const std::uint32_t least = scans ? 1 : 0;
-  for (const Range& r :
-       {Range{"heads of scans", s.mixer_heads, least, scans ? 1024U : 0U},
-        Range{"columns of a scan's head", s.mixer_head_dim, least, scans ? 256U : 0U},
-        Range{"state of a scan", s.mixer_state, least, scans ? 1024U : 0U},
-        Range{"groups of scans", s.mixer_groups, least, s.mixer_heads}}) {
-    QSF_RETURN_IF_ERROR(check_range(r));
-  }
-  if (s.mixer_heads_in_turn && !s.has_delta_rule()) {
-    return invalid_argument("heads of mixers in turn: expected with delta rules alone");
-  }
-  if (!scans) return ok_status();
-  if (s.mixer_heads % s.mixer_groups != 0) {
-    return invalid_argument("groups of scans: %u, expected a divisor of the %u heads",
-                            s.mixer_groups, s.mixer_heads);
-  }
-  if (has_mixer(s, LayerMixer::kShortConv) ||
-      (has_mixer(s, LayerMixer::kMamba2) && s.has_delta_rule())) {
-    return invalid_argument(
-        "mixers by layer: some of scans, delta rules and short convolutions, expected one of them");
-  }
-  return ok_status();
-}
-
-Status check_mixers(const ModelSpec& s) {
-  QSF_RETURN_IF_ERROR(check_scans(s));
-  if (s.layer_mixers.empty()) return check_range({"taps of convolutions", s.conv_taps, 0, 0});
-  if (s.layer_mixers.size() != s.n_layers) {
-    return invalid_argument("mixers by layer: %zu values for %u layers, expected one a layer",
-                            s.layer_mixers.size(), s.n_layers);
-  }
-  for (const std::uint32_t mixer : s.layer_mixers) {
-    QSF_RETURN_IF_ERROR(check_range({"mixers by layer", mixer, 0, 3}));
-  }
-  if (!s.has_state() || s.n_attention_layers() == 0) {
-    return invalid_argument("mixers by layer: %u of %u are attention, expected some and not all",
-                            s.n_attention_layers(), s.n_layers);
-  }
-  return check_range({"taps of convolutions", s.conv_taps, 2, 16});
-}
-
 // Latent attention. The scale of scores follows from a head's own key, not from head_dim.
 Status check_latent(const ModelSpec& s) {
   QSF_RETURN_IF_ERROR(check_positive("latent epsilon", s.latent_epsilon, false));
@@ -210,11 +149,11 @@ Status check_latent(const ModelSpec& s) {
   QSF_RETURN_IF_ERROR(check_range({"latent value columns", s.latent_value_dim, least, most}));
   QSF_RETURN_IF_ERROR(check_range({"latent query columns", s.latent_query_dim, 0, most}));
   if (!s.has_latent()) return ok_status();
-  const Range products[] = {
+  const SpecRange products[] = {
       {"heads x query columns", std::uint64_t{s.n_heads} * s.query_dim(), 1, 1U << 22},
       {"heads x value columns", std::uint64_t{s.n_heads} * s.value_dim(), 1, 1U << 22},
   };
-  for (const Range& r : products) QSF_RETURN_IF_ERROR(check_range(r));
+  for (const SpecRange& r : products) QSF_RETURN_IF_ERROR(check_range(r));
   if (s.positions != PositionEncoding::kRope || s.n_kv_heads != 1 || s.rope.dims == 0 ||
       s.head_dim != std::uint64_t{s.latent_dim} + s.rope.dims) {
     return invalid_argument(
@@ -541,6 +480,7 @@ Status decode_optional(const Metadata& m, ModelSpec& s) {
   QSF_ASSIGN_OR_RETURN(s.query_position_scale, m.get_f32(keys::kAttentionPositionScale, 0.0F));
   QSF_RETURN_IF_ERROR(decode_layer_shapes(m, s));
   QSF_ASSIGN_OR_RETURN(s.layer_mixers, m.get_u32_array(keys::kMixerLayers));
+  QSF_ASSIGN_OR_RETURN(s.ffn_layers, m.get_u32_array(keys::kFfnLayers));
   QSF_ASSIGN_OR_RETURN(s.conv_taps, m.get_u32(keys::kMixerTaps, 0));
   QSF_ASSIGN_OR_RETURN(s.mixer_heads, m.get_u32(keys::kMixerHeads, 0));
   QSF_ASSIGN_OR_RETURN(s.mixer_head_dim, m.get_u32(keys::kMixerHeadDim, 0));
@@ -601,20 +541,28 @@ Status check_agreement(ByteSpan h, const Metadata& m, const ModelSpec& s) {
 }  // namespace
 
 std::uint32_t ModelSpec::widest_ffn() const noexcept {
-  const bool dense =
-      n_experts == 0 || experts_beside_ffn ||
-      std::find(expert_layers.begin(), expert_layers.end(), 0U) != expert_layers.end();
+  bool dense = false;
+  for (std::uint32_t layer = 0; layer < n_layers; ++layer) {
+    dense = dense || (has_ffn(layer) && (!has_experts(layer) || experts_beside_ffn));
+  }
   return std::max({dense ? ffn : 0U, expert_ffn, shared_ffn});
 }
 
 std::uint32_t ModelSpec::n_attention_layers() const noexcept {
-  if (layer_mixers.empty()) return n_layers;
-  return static_cast<std::uint32_t>(std::count(layer_mixers.begin(), layer_mixers.end(),
-                                               static_cast<std::uint32_t>(LayerMixer::kAttention)));
+  std::uint32_t n = 0;
+  for (std::uint32_t layer = 0; layer < n_layers; ++layer) n += attends(layer) ? 1 : 0;
+  return n;
+}
+
+std::uint32_t ModelSpec::n_state_layers() const noexcept {
+  std::uint32_t n = 0;
+  for (std::uint32_t layer = 0; layer < n_layers; ++layer) n += keeps_state(layer) ? 1 : 0;
+  return n;
 }
 
 bool ModelSpec::has_delta_rule() const noexcept {
-  return has_mixer(*this, LayerMixer::kDeltaNet);
+  return std::ranges::find(layer_mixers, static_cast<std::uint32_t>(LayerMixer::kDeltaNet)) !=
+         layer_mixers.end();
 }
 
 Status validate(const ModelSpec& spec) {
@@ -625,7 +573,7 @@ Status validate(const ModelSpec& spec) {
   QSF_RETURN_IF_ERROR(check_sizes(spec));
   QSF_RETURN_IF_ERROR(check_numbers(spec));
   QSF_RETURN_IF_ERROR(check_rope(spec));
-  QSF_RETURN_IF_ERROR(check_mixers(spec));
+  QSF_RETURN_IF_ERROR(check_layers(spec));
   QSF_RETURN_IF_ERROR(check_latent(spec));
   QSF_RETURN_IF_ERROR(check_layer_shapes(spec));
   QSF_RETURN_IF_ERROR(check_tokens(spec));
@@ -698,6 +646,7 @@ Metadata encode_spec_metadata(const ModelSpec& spec) {
     set_u32_unless(keys::kMixerGroups, spec.mixer_groups, 0);
     if (spec.mixer_heads_in_turn) m.set_bool(keys::kMixerHeadsInTurn, true, true);
   }
+  if (!spec.ffn_layers.empty()) m.set_u32_array(keys::kFfnLayers, spec.ffn_layers, true);
   if (!spec.sliding_window.empty()) {
     m.set_u32_array(keys::kAttentionWindow, spec.sliding_window, true);
   }

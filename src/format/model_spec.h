@@ -41,12 +41,15 @@ enum class LayerRope : std::uint8_t {
   kMain = 1,   // ModelSpec::rope
   kLocal = 2,  // the same columns with ModelSpec::local_rope_theta, unscaled, every pair
 };
-// What mixes the positions of a layer. All but attention carry a state from row to row.
+// What mixes the positions of a layer. Convolutions, scans and delta rules carry a state from row
+// to row.
 enum class LayerMixer : std::uint8_t {
   kAttention = 0,
-  kShortConv = 1,  // a gated convolution over the last positions, LFM2's
-  kMamba2 = 2,     // a selective scan behind a convolution
-  kDeltaNet = 3,   // a gated delta rule behind a convolution
+  kShortConv = 1,           // a gated convolution over the last positions, LFM2's
+  kMamba2 = 2,              // a selective scan behind a convolution
+  kDeltaNet = 3,            // a gated delta rule behind a convolution
+  kNone = 4,                // nothing: the layer is an FFN alone
+  kMamba2AndAttention = 5,  // the sum of both, of the same rows
 };
 
 // What makes scores of a router's products, and how experts are chosen by them.
@@ -120,7 +123,9 @@ struct ModelSpec {
   std::vector<std::uint32_t> layer_rope;    // empty: kMain everywhere; else a LayerRope a layer
   float local_rope_theta = 10000.0F;        // of layers with LayerRope::kLocal; default otherwise
   std::vector<std::uint32_t> layer_mixers;  // empty: attention everywhere; else a LayerMixer a
-                                            // layer, at least one of them attention
+                                            // layer, at least one of them attends
+  std::vector<std::uint32_t> ffn_layers;    // empty: all have an FFN or experts; else 0 or 1 a
+                                            // layer, at least one of them 1
   std::uint32_t conv_taps = 0;              // positions of a convolution, its own included
   std::uint32_t mixer_heads = 0;            // of a scan or delta rule; 0: none
   std::uint32_t mixer_head_dim = 0;
@@ -173,7 +178,7 @@ struct ModelSpec {
   bool weighs_expert_inputs = false;         // weights multiply what experts take, not give
   std::uint32_t expert_groups = 1;           // equal ones, of neighbouring experts
   std::uint32_t expert_groups_used = 1;      // that a row's experts come from
-  std::vector<std::uint32_t> expert_layers;  // empty: all have experts; else 0 or 1 a layer
+  std::vector<std::uint32_t> expert_layers;  // empty: all with an FFN; else 0 or 1 a layer
   bool experts_beside_ffn = false;           // layers with experts have an FFN as well
   std::uint32_t shared_ffn = 0;  // of the expert beside the others that takes every row; 0: none
 
@@ -229,7 +234,11 @@ struct ModelSpec {
   }
   // Whether a layer has experts, instead of one FFN or beside it. Requires  layer < n_layers
   bool has_experts(std::uint32_t layer) const noexcept {
-    return n_experts != 0 && (expert_layers.empty() || expert_layers[layer] != 0);
+    return n_experts != 0 && has_ffn(layer) && (expert_layers.empty() || expert_layers[layer] != 0);
+  }
+  // Whether a layer has an FFN, or experts in its place. Requires  layer < n_layers
+  bool has_ffn(std::uint32_t layer) const noexcept {
+    return ffn_layers.empty() || ffn_layers[layer] != 0;
   }
   // Rows of the widest FFN of any layer.
   std::uint32_t widest_ffn() const noexcept;
@@ -248,8 +257,18 @@ struct ModelSpec {
     return layer_mixers.empty() ? LayerMixer::kAttention
                                 : static_cast<LayerMixer>(layer_mixers[layer]);
   }
-  bool has_state() const noexcept { return n_attention_layers() != n_layers; }
+  // Whether a layer has keys and values, and whether it has a state: both, one or neither.
+  // Requires  layer < n_layers
+  bool attends(std::uint32_t layer) const noexcept {
+    const LayerMixer mixer = mixer_of(layer);
+    return mixer == LayerMixer::kAttention || mixer == LayerMixer::kMamba2AndAttention;
+  }
+  bool keeps_state(std::uint32_t layer) const noexcept {
+    return mixer_of(layer) != LayerMixer::kAttention && mixer_of(layer) != LayerMixer::kNone;
+  }
+  bool has_state() const noexcept { return n_state_layers() != 0; }
   std::uint32_t n_attention_layers() const noexcept;
+  std::uint32_t n_state_layers() const noexcept;
   bool has_delta_rule() const noexcept;
   // Of layers with a state: rows of the product that the mixer reads, columns of what it gives,
   // channels of its convolution.

@@ -140,6 +140,20 @@ ModelSpec chunks_spec() {
   return spec;
 }
 
+// One layer without an FFN, the others with one.
+ModelSpec single_sublayers_spec() {
+  ModelSpec spec = scans_spec();
+  spec.ffn_layers.assign(spec.n_layers, 1);
+  spec.ffn_layers[0] = 0;
+  return spec;
+}
+
+ModelSpec scans_and_attention_spec() {
+  ModelSpec spec = scans_spec();
+  spec.layer_mixers.assign(spec.n_layers, 5);
+  return spec;
+}
+
 // So they are than these.
 ModelSpec yarn_spec() {
   ModelSpec spec = longrope_model().spec;
@@ -160,11 +174,26 @@ ModelSpec yarn_spec() {
 }
 
 TEST(ModelSpecTest, SurvivesHeaderAndMetadata) {
-  for (const ModelSpec& spec :
-       {minimal_model().spec, types_model().spec, compressed_model().spec, full_model().spec,
-        longrope_model().spec, int8_rows_spec(), yarn_spec(), experts_spec(), sigmoid_spec(),
-        sparsemixer_spec(), states_spec(), scans_spec(), latent_spec(), delta_rules_spec(),
-        shaped_spec(), beside_spec(), chunks_spec(), bf16_biases_spec()}) {
+  for (const ModelSpec& spec : {minimal_model().spec,
+                                types_model().spec,
+                                compressed_model().spec,
+                                full_model().spec,
+                                longrope_model().spec,
+                                int8_rows_spec(),
+                                yarn_spec(),
+                                experts_spec(),
+                                sigmoid_spec(),
+                                sparsemixer_spec(),
+                                states_spec(),
+                                scans_spec(),
+                                latent_spec(),
+                                delta_rules_spec(),
+                                shaped_spec(),
+                                beside_spec(),
+                                chunks_spec(),
+                                bf16_biases_spec(),
+                                single_sublayers_spec(),
+                                scans_and_attention_spec()}) {
     ASSERT_TRUE(validate(spec).ok()) << validate(spec).message();
     const Metadata metadata = encode_spec_metadata(spec);
     const auto back = decode_spec(header_of(spec), metadata);
@@ -186,7 +215,7 @@ TEST(ModelSpecTest, TheSmallModelsUseEveryKey) {
          {full_model().spec, types_model().spec, longrope_model().spec, int8_rows_spec(),
           yarn_spec(), experts_spec(), sigmoid_spec(), sparsemixer_spec(), states_spec(),
           scans_spec(), latent_spec(), delta_rules_spec(), shaped_spec(), beside_spec(),
-          chunks_spec(), bf16_biases_spec()}) {
+          chunks_spec(), bf16_biases_spec(), single_sublayers_spec()}) {
       used = used || encode_spec_metadata(spec).contains(key);
     }
     EXPECT_TRUE(used) << key;
@@ -390,6 +419,44 @@ TEST(ModelSpecTest, RefusesStatesOutOfRange) {
   for (const char* key : {keys::kMixerLayers, keys::kMixerTaps}) {
     EXPECT_TRUE(encode_spec_metadata(states_spec()).find(key)->required) << key;
   }
+}
+
+TEST(ModelSpecTest, RefusesFfnsByLayerThatDoNotFit) {
+  const struct {
+    std::function<void(ModelSpec&)> fault;
+    const char* message;
+  } cases[] = {
+      {[](ModelSpec& s) { s.ffn_layers.push_back(1); }, "expected one a layer"},
+      {[](ModelSpec& s) { s.ffn_layers[0] = 2; }, "FFN by layer: 2, expected 0 to 1"},
+      {[](ModelSpec& s) { s.ffn_layers.assign(s.n_layers, 0); }, "has one"},
+      {[](ModelSpec& s) {
+         s.layer_mixers.push_back(4);
+         s.ffn_layers.push_back(0);
+         s.sliding_window.clear();
+         ++s.n_layers;
+       },
+       "has neither a mixer nor an FFN"},
+      {[](ModelSpec& s) { s.layer_mixers[1] = 6; }, "mixers by layer: 6, expected 0 to 5"},
+      {[](ModelSpec& s) { s.layer_mixers.assign(s.n_layers, 4); }, "heads of scans"},
+      {[](ModelSpec& s) {
+         s.n_experts = 4;
+         s.n_experts_used = 2;
+         s.expert_ffn = 8;
+         s.expert_layers.assign(s.n_layers, 0);
+         s.expert_layers[0] = 1;
+       },
+       "has one of experts"},
+  };
+  for (const auto& c : cases) {
+    ModelSpec spec = single_sublayers_spec();
+    c.fault(spec);
+    const Status status = validate(spec);
+    EXPECT_EQ(status.code(), StatusCode::kInvalidArgument) << c.message;
+    EXPECT_THAT(status.message(), HasSubstr(c.message));
+  }
+  EXPECT_TRUE(encode_spec_metadata(single_sublayers_spec()).find(keys::kFfnLayers)->required);
+  EXPECT_TRUE(scans_and_attention_spec().has_state());
+  EXPECT_EQ(scans_and_attention_spec().n_attention_layers(), scans_spec().n_layers);
 }
 
 TEST(ModelSpecTest, RefusesScansOutOfRange) {

@@ -43,6 +43,7 @@ inline constexpr const char* kExpertWeighsInputs = "expert.weighs_inputs";
 inline constexpr const char* kExpertUsed = "expert.used";
 inline constexpr const char* kFfnActivation = "ffn.activation";
 inline constexpr const char* kFfnGated = "ffn.gated";
+inline constexpr const char* kFfnLayers = "ffn.layers";
 inline constexpr const char* kFileBytes = "file.bytes";
 inline constexpr const char* kHeadTied = "head.tied";
 inline constexpr const char* kInt8Rows = "input.int8_rows";
@@ -115,6 +116,7 @@ inline constexpr std::string_view kAll[] = {kArchitecture,
                                             kExpertWeighsInputs,
                                             kFfnActivation,
                                             kFfnGated,
+                                            kFfnLayers,
                                             kFileBytes,
                                             kHeadTied,
                                             kInt8Rows,

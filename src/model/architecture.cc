@@ -38,6 +38,7 @@ struct Architecture {
   bool layer_scale = false;        // of the residual stream behind each layer
   bool beside_ffn = false;         // the experts stand beside an FFN, each with norms
   LayerMixer state = LayerMixer::kAttention;  // what some layers have instead of attention
+  bool single_sublayers = false;              // a layer is that, or attention, or an FFN
 };
 
 constexpr Architecture kArchitectures[] = {
@@ -85,6 +86,13 @@ constexpr Architecture kArchitectures[] = {
     {.name = "mpt", .norm_biases = false},
     {.name = "granitehybrid", .state = LayerMixer::kMamba2},
     {.name = "granitemoehybrid", .experts = true, .state = LayerMixer::kMamba2},
+    {.name = "nemotron_h", .state = LayerMixer::kMamba2, .single_sublayers = true},
+    {.name = "nemotron_h_moe",
+     .experts = true,
+     .router_correction = true,
+     .state = LayerMixer::kMamba2,
+     .single_sublayers = true},
+    {.name = "falcon-h1", .state = LayerMixer::kMamba2AndAttention},
     {.name = "lfm2", .head_norms = true, .state = LayerMixer::kShortConv},
     {.name = "lfm2moe", .head_norms = true, .experts = true, .state = LayerMixer::kShortConv},
     {.name = "deepseek2", .experts = true, .router_correction = true, .latent = true},
@@ -138,13 +146,17 @@ void add_experts(const ModelSpec& spec, const Architecture& architecture,
   if (spec.shared_ffn != 0) {
     if (architecture.shared_weight)
       rules.push_back({TensorKind::kSharedWeight, 1, spec.hidden, true});
-    rules.push_back({TensorKind::kSharedGate, spec.shared_ffn, spec.hidden, true});
+    if (spec.gated_ffn) {
+      rules.push_back({TensorKind::kSharedGate, spec.shared_ffn, spec.hidden, true});
+    }
     rules.push_back({TensorKind::kSharedUp, spec.shared_ffn, spec.hidden, true});
     rules.push_back({TensorKind::kSharedDown, spec.hidden, spec.shared_ffn, true});
   }
   for (std::uint32_t i = 0; i < spec.n_experts; ++i) {
     const auto expert = static_cast<std::uint16_t>(i);
-    rules.push_back({TensorKind::kExpertGate, spec.expert_ffn, spec.hidden, true, expert});
+    if (spec.gated_ffn) {
+      rules.push_back({TensorKind::kExpertGate, spec.expert_ffn, spec.hidden, true, expert});
+    }
     rules.push_back({TensorKind::kExpertUp, spec.expert_ffn, spec.hidden, true, expert});
     rules.push_back({TensorKind::kExpertDown, spec.hidden, spec.expert_ffn, true, expert});
     if (!biases) continue;
@@ -177,11 +189,19 @@ Status unsupported_feature(const char* feature) {
   return unsupported("this version cannot run a model with %s", feature);
 }
 
-// Layers with a state are those of one kind that the architecture has.
+// Layers with a state are those of one kind that the architecture has. A layer without a mixer or
+// without an FFN is for architectures of which every layer has one of the two.
 Status check_state(const ModelSpec& spec, const Architecture& architecture) {
   const auto wanted = static_cast<std::uint32_t>(architecture.state);
+  const auto none = static_cast<std::uint32_t>(LayerMixer::kNone);
+  const bool single = architecture.single_sublayers;
+  for (std::uint32_t layer = 0; layer < spec.n_layers; ++layer) {
+    if (spec.has_ffn(layer) == (single == (spec.mixer_of(layer) == LayerMixer::kNone))) continue;
+    return unsupported("architecture \"%s\" with %s FFN in layer %u", spec.architecture.c_str(),
+                       spec.has_ffn(layer) ? "an" : "no", layer);
+  }
   for (const std::uint32_t mixer : spec.layer_mixers) {
-    if (mixer == 0 || mixer == wanted) continue;
+    if (mixer == 0 || mixer == wanted || (single && mixer == none)) continue;
     return unsupported("architecture \"%s\" with layers of mixer %u", spec.architecture.c_str(),
                        mixer);
   }
@@ -298,21 +318,20 @@ void add_attention_norms(const Architecture& architecture, const AttentionShape&
 
 // What all layers with a state have.
 void add_mixer(const ModelSpec& spec, std::vector<TensorRule>& rules) {
-  rules = {
-      {TensorKind::kMixerIn, spec.mixer_in(), spec.hidden, true},
-      {TensorKind::kMixerInBias, 1, spec.mixer_in(), false},
-      {TensorKind::kConvTaps, 1, spec.conv_taps * spec.conv_channels(), true},
-      {TensorKind::kConvBias, 1, spec.conv_channels(), false},
-      {TensorKind::kMixerOut, spec.hidden, spec.mixer_out(), true},
-      {TensorKind::kMixerOutBias, 1, spec.hidden, false},
-  };
+  rules.push_back({TensorKind::kMixerIn, spec.mixer_in(), spec.hidden, true});
+  rules.push_back({TensorKind::kMixerInBias, 1, spec.mixer_in(), false});
+  rules.push_back({TensorKind::kConvTaps, 1, spec.conv_taps * spec.conv_channels(), true});
+  rules.push_back({TensorKind::kConvBias, 1, spec.conv_channels(), false});
+  rules.push_back({TensorKind::kMixerOut, spec.hidden, spec.mixer_out(), true});
+  rules.push_back({TensorKind::kMixerOutBias, 1, spec.hidden, false});
 }
 
-void add_scan(const ModelSpec& spec, std::vector<TensorRule>& rules) {
+void add_scan(const ModelSpec& spec, bool norm_required, std::vector<TensorRule>& rules) {
+  add_mixer(spec, rules);
   rules.push_back({TensorKind::kScanDecay, 1, spec.mixer_heads, true});
   rules.push_back({TensorKind::kScanBias, 1, spec.mixer_heads, true});
   rules.push_back({TensorKind::kScanSkip, 1, spec.mixer_heads, true});
-  rules.push_back({TensorKind::kScanNorm, 1, spec.mixer_out(), true});
+  rules.push_back({TensorKind::kScanNorm, 1, spec.mixer_out(), norm_required});
 }
 
 void add_delta_rule(const ModelSpec& spec, std::vector<TensorRule>& rules) {
@@ -371,8 +390,8 @@ Status check_supported(const ModelSpec& spec) {
   if (spec.n_experts == 1 || (spec.n_experts != 0 && spec.expert_ffn < 2) || spec.shared_ffn == 1) {
     return unsupported_feature("one expert, or experts of one row");
   }
-  if (spec.n_experts != 0 && (!spec.gated_ffn || spec.parallel_block || spec.int8_rows)) {
-    return unsupported_feature("experts without gates, in parallel blocks or of int8 rows");
+  if (spec.n_experts != 0 && (spec.parallel_block || spec.int8_rows)) {
+    return unsupported_feature("experts in parallel blocks or of int8 rows");
   }
   if (spec.weighs_expert_inputs && (spec.residual_scale != 1.0F || spec.expert_scale != 1.0F)) {
     return unsupported_feature("weighed inputs of experts and scaled residuals or weights");
@@ -416,15 +435,16 @@ std::vector<TensorRule> embedding_rules(const ModelSpec& spec) {
 
 std::vector<TensorRule> layer_rules(const ModelSpec& spec, std::uint32_t layer) {
   const Architecture& architecture = *find_architecture(spec.architecture);
-  const bool attends = spec.mixer_of(layer) == LayerMixer::kAttention;
   std::vector<TensorRule> rules;
   switch (spec.mixer_of(layer)) {
     case LayerMixer::kAttention: add_attention(spec, layer, architecture, rules); break;
     case LayerMixer::kShortConv: add_mixer(spec, rules); break;
-    case LayerMixer::kMamba2:
-      add_mixer(spec, rules);
-      add_scan(spec, rules);
+    case LayerMixer::kMamba2: add_scan(spec, true, rules); break;
+    case LayerMixer::kMamba2AndAttention:
+      add_attention(spec, layer, architecture, rules);
+      add_scan(spec, false, rules);
       break;
+    case LayerMixer::kNone: break;
     case LayerMixer::kDeltaNet:
       add_mixer(spec, rules);
       add_delta_rule(spec, rules);
@@ -433,15 +453,16 @@ std::vector<TensorRule> layer_rules(const ModelSpec& spec, std::uint32_t layer) 
   const bool experts = spec.has_experts(layer);
   if (experts) add_experts(spec, architecture, rules);
   if (experts && spec.experts_beside_ffn) add_beside_norms(spec, rules);
-  if (!experts || spec.experts_beside_ffn) add_ffn(spec, rules);
+  if (spec.has_ffn(layer) && (!experts || spec.experts_beside_ffn)) add_ffn(spec, rules);
   if (architecture.sinks) rules.push_back({TensorKind::kAttnSinks, 1, spec.n_heads, true});
-  if (architecture.pre_norms) {
+  if (architecture.pre_norms && spec.mixer_of(layer) != LayerMixer::kNone) {
     add_norm(spec, TensorKind::kAttnNorm, TensorKind::kAttnNormBias, rules);
   }
-  if (architecture.pre_norms && (!spec.parallel_block || architecture.ffn_norm)) {
+  const bool ffn_norm = !spec.parallel_block || architecture.ffn_norm;
+  if (architecture.pre_norms && ffn_norm && spec.has_ffn(layer)) {
     add_norm(spec, TensorKind::kFfnNorm, TensorKind::kFfnNormBias, rules);
   }
-  if (attends) add_attention_norms(architecture, spec.attention_of(layer), rules);
+  if (spec.attends(layer)) add_attention_norms(architecture, spec.attention_of(layer), rules);
   if (architecture.sub_norms) rules.push_back({TensorKind::kFfnSubNorm, 1, spec.ffn, true});
   if (architecture.post_norms) {
     rules.push_back({TensorKind::kAttnPostNorm, 1, spec.hidden, true});

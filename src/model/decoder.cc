@@ -173,9 +173,12 @@ Decoder::Decoder(const ModelSpec& spec, WeightPager& pager, Backend& backend,
       expert_rows_(spec, max_rows) {
   output_rows_.reserve(max_rows);
   std::uint32_t n_attention = 0;
+  std::uint32_t n_states = 0;
   for (std::uint32_t layer = 0; layer < spec.n_layers; ++layer) {
-    const bool attends = spec.mixer_of(layer) == LayerMixer::kAttention;
-    places_.push_back(attends ? n_attention++ : layer - n_attention);
+    kv_places_.push_back(n_attention);
+    state_places_.push_back(n_states);
+    n_attention += spec.attends(layer) ? 1 : 0;
+    n_states += spec.keeps_state(layer) ? 1 : 0;
   }
   if (!inverse_frequencies_.empty()) {
     rotations_.push_back({.inverse_frequencies = inverse_frequencies_,
@@ -325,7 +328,8 @@ Status Decoder::run_layers(const Pass& pass, std::uint32_t first, std::uint32_t 
 //   hidden += attention(norm(hidden)); hidden += ffn(norm'(hidden))
 // and in a parallel block, with one norm for both or two,
 //   n = norm(hidden); m = norm'(hidden); hidden += attention(n); hidden += ffn(m)
-// Some models have norms behind the sublayers alone: then these read the stream itself.
+// Some models have norms behind the sublayers alone: then these read the stream itself. In others a
+// layer has one of the two.
 Status Decoder::run_layer(const Pass& pass, std::uint32_t layer) {
   const LayerWeights& w = weights_.layers[layer];
   const auto normed = [&](Buffer to, std::span<const float> gain, std::span<const float> bias) {
@@ -333,11 +337,15 @@ Status Decoder::run_layer(const Pass& pass, std::uint32_t layer) {
     norm(buffers_.hidden, to, gain, bias);
     return to;
   };
-  const Buffer in = normed(buffers_.normed, w.attn_norm, w.attn_norm_bias);
   if (!spec_.parallel_block) {
-    QSF_RETURN_IF_ERROR(mix(pass, w, layer, in));
+    if (spec_.mixer_of(layer) != LayerMixer::kNone) {
+      QSF_RETURN_IF_ERROR(
+          mix(pass, w, layer, normed(buffers_.normed, w.attn_norm, w.attn_norm_bias)));
+    }
+    if (!spec_.has_ffn(layer)) return ok_status();
     return ffn(pass, w, normed(buffers_.normed, w.ffn_norm, w.ffn_norm_bias));
   }
+  const Buffer in = normed(buffers_.normed, w.attn_norm, w.attn_norm_bias);
   const Buffer ffn_in =
       w.ffn_norm.empty() ? in : normed(buffers_.ffn_normed, w.ffn_norm, w.ffn_norm_bias);
   QSF_RETURN_IF_ERROR(attention(pass, w, layer, in));
@@ -350,6 +358,10 @@ Status Decoder::mix(const Pass& pass, const LayerWeights& w, std::uint32_t layer
     case LayerMixer::kShortConv: return short_conv(pass, w, layer, in);
     case LayerMixer::kMamba2: return scan(pass, w, layer, in);
     case LayerMixer::kDeltaNet: return delta_rule(pass, w, layer, in);
+    case LayerMixer::kMamba2AndAttention:
+      QSF_RETURN_IF_ERROR(scan(pass, w, layer, in));
+      return attention(pass, w, layer, in);
+    case LayerMixer::kNone: break;
   }
   return internal_error("layer %u has no mixer", layer);
 }
@@ -396,13 +408,13 @@ Status Decoder::attention(const Pass& pass, const LayerWeights& w, std::uint32_t
 
 // attended = attention of q over the cache, k and v stored in it
 void Decoder::attend(const LayerWeights& w, std::uint32_t layer) {
-  backend_.store_kv(places_[layer], buffers_.k, buffers_.v);
+  backend_.store_kv(kv_places_[layer], buffers_.k, buffers_.v);
   const float scale =
       spec_.attention_scale != 0.0F
           ? spec_.attention_scale
           : 1.0F / std::sqrt(static_cast<float>(spec_.attention_of(layer).head_dim));
   const bool rotates = spec_.rope_of(layer) != LayerRope::kNone;
-  backend_.attend({.layer = places_[layer],
+  backend_.attend({.layer = kv_places_[layer],
                    .q = buffers_.q,
                    .out = buffers_.attended,
                    .q_sinks = rotates ? buffers_.q_sinks : buffers_.q,
@@ -419,18 +431,12 @@ void Decoder::attend(const LayerWeights& w, std::uint32_t layer) {
 // models norm what Wdown takes
 Status Decoder::ffn(const Pass& pass, const LayerWeights& w, Buffer in) {
   if (!w.experts.empty()) return run_experts(pass, w, in);
-  const Product gate = {&w.gate, w.gate_bias, buffers_.gate};
-  const Product up = {&w.up, w.up_bias, buffers_.up};
-  const MatmulEpilogue epilogue = gate_up_epilogue();
-  if (spec_.gated_ffn) {
-    const std::array<Product, 2> gate_up = {{gate, up}};
-    QSF_RETURN_IF_ERROR(multiply(pass, OperatorKind::kGateUp, in, gate_up, epilogue));
-  } else {
-    QSF_RETURN_IF_ERROR(multiply(pass, OperatorKind::kGateUp, in, {&up, 1}, epilogue));
-  }
-  const Buffer activated = spec_.gated_ffn ? gate.out : up.out;
-  if (!w.ffn_sub_norm.empty()) norm(activated, activated, w.ffn_sub_norm, {});
-  return add_product(pass, OperatorKind::kDown, activated, w.down, w.down_bias, w.ffn_post_norm);
+  const std::array<Product, 2> gate_up = {
+      {{&w.gate, w.gate_bias, buffers_.gate}, {&w.up, w.up_bias, buffers_.up}}};
+  QSF_RETURN_IF_ERROR(
+      multiply(pass, OperatorKind::kGateUp, in, gate_up_products(gate_up), gate_up_epilogue()));
+  if (!w.ffn_sub_norm.empty()) norm(activated(), activated(), w.ffn_sub_norm, {});
+  return add_product(pass, OperatorKind::kDown, activated(), w.down, w.down_bias, w.ffn_post_norm);
 }
 
 MatmulEpilogue Decoder::gate_up_epilogue() const noexcept {

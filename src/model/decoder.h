@@ -154,6 +154,12 @@ class Decoder {
   Status run_expert(const Pass& pass, const ExpertWeights& w, std::uint32_t expert, Buffer in);
   Status run_experts_beside(const Pass& pass, const LayerWeights& w, Buffer in);
   MatmulEpilogue gate_up_epilogue() const noexcept;
+  // Of the products of a gate and of up: both, or the last in models without gates.
+  std::span<const Product> gate_up_products(std::span<const Product, 2> both) const noexcept {
+    return std::span<const Product>(both).subspan(spec_.gated_ffn ? 0 : 1);
+  }
+  // What the down projection takes.
+  Buffer activated() const noexcept { return spec_.gated_ffn ? buffers_.gate : buffers_.up; }
   void rotate(std::uint32_t rotation, std::uint32_t n_kv_heads);
   Status add_product(const Pass& pass, OperatorKind kind, Buffer in, const MatrixRef& matrix,
                      std::span<const float> bias, std::span<const float> post_norm);
@@ -191,13 +197,14 @@ class Decoder {
   std::vector<float> embedding_row_;  // [hidden]
   std::vector<float> position_row_;   // [hidden]
   std::uint32_t last_place_;          // of a query among the positions that it may see
-  std::vector<std::uint32_t> output_rows_;  // rows of the pass with logits
-  RowCounts counts_;                        // of the pass
-  RowCounts output_counts_;                 // of output_rows_
-  std::uint32_t logit_rows_;                // of the logits buffer
-  bool norms_rows_;                         // has_row_norms()
-  bool gates_attention_;                    // has_attention_gate()
-  std::vector<std::uint32_t> places_;       // of each layer among those of its kind of cache
+  std::vector<std::uint32_t> output_rows_;   // rows of the pass with logits
+  RowCounts counts_;                         // of the pass
+  RowCounts output_counts_;                  // of output_rows_
+  std::uint32_t logit_rows_;                 // of the logits buffer
+  bool norms_rows_;                          // has_row_norms()
+  bool gates_attention_;                     // has_attention_gate()
+  std::vector<std::uint32_t> kv_places_;     // of each layer among those with keys and values
+  std::vector<std::uint32_t> state_places_;  // the same, with a state
   ExpertRows expert_rows_;
   RoutingHook* routing_hook_ = nullptr;
 };

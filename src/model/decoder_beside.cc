@@ -15,9 +15,10 @@ Status Decoder::run_experts_beside(const Pass& pass, const LayerWeights& w, Buff
   QSF_RETURN_IF_ERROR(route(pass, w, buffers_.expert_in));
   const std::array<Product, 2> gate_up = {
       {{&w.gate, w.gate_bias, buffers_.gate}, {&w.up, w.up_bias, buffers_.up}}};
-  QSF_RETURN_IF_ERROR(multiply(pass, OperatorKind::kGateUp, in, gate_up, gate_up_epilogue()));
+  QSF_RETURN_IF_ERROR(
+      multiply(pass, OperatorKind::kGateUp, in, gate_up_products(gate_up), gate_up_epilogue()));
   const Product down = {&w.down, w.down_bias, buffers_.dense};
-  QSF_RETURN_IF_ERROR(multiply(pass, OperatorKind::kDown, buffers_.gate, {&down, 1}, {}));
+  QSF_RETURN_IF_ERROR(multiply(pass, OperatorKind::kDown, activated(), {&down, 1}, {}));
   norm(buffers_.dense, buffers_.dense, w.dense_post_norm, {});
   norm(buffers_.hidden, buffers_.normed, w.expert_norm, {});
   backend_.clear(buffers_.projected);

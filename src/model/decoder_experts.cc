@@ -16,8 +16,8 @@
 namespace qsf {
 
 // hidden += what the shared expert gives, if there is one, and the sum over the chosen experts of
-// weight * Wdown(activation(Wgate in) * (Wup in)), with weight * in for in where the model says so;
-// or the norm of that sum where the model has one
+// weight * Wdown(activation(Wgate in) * (Wup in)), without gates Wdown(activation(Wup in)), with
+// weight * in for in where the model says so; or the norm of that sum where the model has one
 // behind its sublayers
 Status Decoder::run_experts(const Pass& pass, const LayerWeights& w, Buffer in) {
   if (spec_.experts_beside_ffn) return run_experts_beside(pass, w, in);
@@ -81,10 +81,10 @@ Status Decoder::run_expert(const Pass& pass, const ExpertWeights& w, std::uint32
   const std::array<Product, 2> gate_up = {
       {{&w.gate, w.gate_bias, buffers_.gate, expert}, {&w.up, w.up_bias, buffers_.up, expert}}};
   QSF_RETURN_IF_ERROR(multiply_rows(pass, OperatorKind::kGateUp, buffers_.expert_in, counts,
-                                    gate_up, gate_up_epilogue()));
+                                    gate_up_products(gate_up), gate_up_epilogue()));
   const Product down = {&w.down, w.down_bias, buffers_.expert_out, expert};
   QSF_RETURN_IF_ERROR(
-      multiply_rows(pass, OperatorKind::kDown, buffers_.gate, counts, {&down, 1}, {}));
+      multiply_rows(pass, OperatorKind::kDown, activated(), counts, {&down, 1}, {}));
   backend_.add_to_rows(buffers_.projected, buffers_.expert_out, rows,
                        before ? std::span<const float>() : weights);
   return ok_status();

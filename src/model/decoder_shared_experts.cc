@@ -31,10 +31,11 @@ Status Decoder::run_shared_expert(const Pass& pass, const LayerWeights& w, Buffe
   }
   const std::array<Product, 2> gate_up = {
       {{&w.shared_gate, {}, buffers_.gate}, {&w.shared_up, {}, buffers_.up}}};
-  QSF_RETURN_IF_ERROR(multiply(pass, OperatorKind::kGateUp, in, gate_up, gate_up_epilogue()));
+  QSF_RETURN_IF_ERROR(
+      multiply(pass, OperatorKind::kGateUp, in, gate_up_products(gate_up), gate_up_epilogue()));
   const Product down = {&w.shared_down, {}, buffers_.projected};
   QSF_RETURN_IF_ERROR(
-      multiply(pass, OperatorKind::kDown, buffers_.gate, {&down, 1},
+      multiply(pass, OperatorKind::kDown, activated(), {&down, 1},
                {.activation = {}, .scale = weighed ? 1.0F : spec_.residual_scale, .add_to = {}}));
   if (weighed) backend_.scale_rows(buffers_.projected, shared_scales_);
   return ok_status();

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 //
-// Layers with a state in place of attention.
+// Layers with a state in place of attention, or beside it.
 
 #include <array>
 
@@ -18,7 +18,7 @@ Status Decoder::short_conv(const Pass& pass, const LayerWeights& w, std::uint32_
   const BufferColumns out_gate = {buffers_.mixer_in, n};
   const BufferColumns x = {buffers_.mixer_in, 2 * n};
   backend_.multiply(x, gate, n);
-  backend_.convolve({.layer = places_[layer],
+  backend_.convolve({.layer = state_places_[layer],
                      .in = x,
                      .out = buffers_.mixed,
                      .n_channels = n,
@@ -31,13 +31,13 @@ Status Decoder::short_conv(const Pass& pass, const LayerWeights& w, std::uint32_
 }
 
 // hidden += Wout norm(silu(z) * scan(x, B, C, t)) with [z, v, t] = Win n, n = in, and
-// [x, B, C] = silu(conv(v)); the norm is by group
+// [x, B, C] = silu(conv(v)); the norm, where a model has it, is by group
 Status Decoder::scan(const Pass& pass, const LayerWeights& w, std::uint32_t layer, Buffer in) {
   const Product parts = {&w.mixer_in, w.mixer_in_bias, buffers_.mixer_in};
   QSF_RETURN_IF_ERROR(multiply(pass, OperatorKind::kQkv, in, {&parts, 1}, {}));
   const std::uint32_t n_inner = spec_.mixer_out();
   const std::uint32_t n_channels = spec_.conv_channels();
-  backend_.convolve({.layer = places_[layer],
+  backend_.convolve({.layer = state_places_[layer],
                      .in = {buffers_.mixer_in, n_inner},
                      .out = buffers_.convolved,
                      .n_channels = n_channels,
@@ -45,7 +45,7 @@ Status Decoder::scan(const Pass& pass, const LayerWeights& w, std::uint32_t laye
                      .taps = w.conv_taps,
                      .bias = w.conv_bias,
                      .activation = ActivationKind::kSilu});
-  backend_.scan({.layer = places_[layer],
+  backend_.scan({.layer = state_places_[layer],
                  .in = buffers_.convolved,
                  .time_step = {buffers_.mixer_in, n_inner + n_channels},
                  .out = buffers_.mixed,
@@ -58,18 +58,21 @@ Status Decoder::scan(const Pass& pass, const LayerWeights& w, std::uint32_t laye
                  .bias = w.scan_bias,
                  .skip = w.scan_skip});
   backend_.gate({buffers_.mixer_in, 0}, {buffers_.mixed, 0}, n_inner, ActivationKind::kSilu);
-  backend_.norm({.in = buffers_.mixer_in,
-                 .out = buffers_.mixed,
-                 .row_list = {},
-                 .n_rows = counts_.n_rows,
-                 .n_cols = n_inner / spec_.mixer_groups,
-                 .n_parts = spec_.mixer_groups,
-                 .kind = NormKind::kRmsNorm,
-                 .epsilon = spec_.norm_epsilon,
-                 .gain = w.scan_norm,
-                 .bias = {}});
-  return add_product(pass, OperatorKind::kAttentionOut, buffers_.mixed, w.mixer_out,
-                     w.mixer_out_bias, w.attn_post_norm);
+  const bool normed = !w.scan_norm.empty();
+  if (normed) {
+    backend_.norm({.in = buffers_.mixer_in,
+                   .out = buffers_.mixed,
+                   .row_list = {},
+                   .n_rows = counts_.n_rows,
+                   .n_cols = n_inner / spec_.mixer_groups,
+                   .n_parts = spec_.mixer_groups,
+                   .kind = NormKind::kRmsNorm,
+                   .epsilon = spec_.norm_epsilon,
+                   .gain = w.scan_norm,
+                   .bias = {}});
+  }
+  return add_product(pass, OperatorKind::kAttentionOut, normed ? buffers_.mixed : buffers_.mixer_in,
+                     w.mixer_out, w.mixer_out_bias, w.attn_post_norm);
 }
 
 // hidden += Wout (norm(delta_rule(q, k, v, r, t)) * silu(z)) with z = Wgate n, r = Wrate n,
@@ -82,7 +85,7 @@ Status Decoder::delta_rule(const Pass& pass, const LayerWeights& w, std::uint32_
                                             {&w.delta_step, {}, buffers_.time_steps}}};
   QSF_RETURN_IF_ERROR(multiply(pass, OperatorKind::kQkv, in, products, {}));
   const std::uint32_t n_channels = spec_.conv_channels();
-  backend_.convolve({.layer = places_[layer],
+  backend_.convolve({.layer = state_places_[layer],
                      .in = {buffers_.mixer_in, 0},
                      .out = buffers_.convolved,
                      .n_channels = n_channels,
@@ -90,7 +93,7 @@ Status Decoder::delta_rule(const Pass& pass, const LayerWeights& w, std::uint32_
                      .taps = w.conv_taps,
                      .bias = w.conv_bias,
                      .activation = ActivationKind::kSilu});
-  backend_.delta_rule({.layer = places_[layer],
+  backend_.delta_rule({.layer = state_places_[layer],
                        .in = buffers_.convolved,
                        .rate = buffers_.rates,
                        .time_step = buffers_.time_steps,

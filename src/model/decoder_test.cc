@@ -352,7 +352,7 @@ class Runner {
     backend_->attach_kv(*kv_store_);
     if (spec.has_state()) {
       const StateShape states = {
-          .n_layers = spec.n_layers - spec.n_attention_layers(),
+          .n_layers = spec.n_state_layers(),
           .layer_size = (spec.conv_taps - 1) * spec.conv_channels() + spec.scan_values()};
       states_.emplace(StateCache::create(states, 1, memory(StateCache::region_bytes(states, 1))));
       backend_->attach_states(*states_);
@@ -755,10 +755,10 @@ TEST(ArchitectureTest, RefusesWhatIsNotRun) {
        },
        "experts of one row"},
       {[](ModelSpec& s) {
-         set_experts(s);
-         s.gated_ffn = false;
+         s.ffn_layers = {1, 0};
        },
-       "experts without gates"},
+       "architecture \"llama\" with no FFN in layer 1"},
+      {testing_support::set_two_parts_in_a_layer, "with an FFN in layer 0"},
       {[](ModelSpec& s) {
          s.architecture = "gemma2";
          s.residual_scale = 0.5F;

@@ -695,7 +695,7 @@ TEST(GgufFamiliesTest, Qwen35) {
   keys.lists["attention.recurrent_layers"] = std::vector<bool>(6, true);
   expect_refused(keys, StatusCode::kCorrupt, "attention.recurrent_layers");
   keys.lists["attention.recurrent_layers"] = std::vector<bool>(7, true);
-  expect_refused(keys, StatusCode::kInvalidArgument, "0 of 6 are attention");
+  expect_refused(keys, StatusCode::kInvalidArgument, "0 of 6 layers attend");
   keys.lists["attention.recurrent_layers"] = std::vector<bool>(7, false);
   EXPECT_FALSE(valid_spec(keys).has_state());
   keys.numbers["nextn_predict_layers"] = 7;

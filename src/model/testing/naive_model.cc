@@ -399,7 +399,7 @@ std::vector<NaiveModel::Row> NaiveModel::mamba2(std::uint32_t section,
       y[i] *= activated(Activation::kSilu, parts.back()[i]);
     }
     const std::size_t width = n_inner / spec_.mixer_groups;
-    for (std::size_t first = 0; first < n_inner; first += width) {
+    for (std::size_t first = 0; !gain.empty() && first < n_inner; first += width) {
       double mean = 0;
       for (std::size_t i = first; i < first + width; ++i) mean += y[i] * y[i] / width;
       for (std::size_t i = first; i < first + width; ++i) {
@@ -480,9 +480,11 @@ std::vector<NaiveModel::Row> NaiveModel::delta_rule(std::uint32_t section,
 std::vector<NaiveModel::Row> NaiveModel::mix(std::uint32_t section,
                                              const std::vector<Row>& rows) const {
   switch (spec_.mixer_of(section - 1)) {
-    case LayerMixer::kAttention: break;
+    case LayerMixer::kAttention:
+    case LayerMixer::kNone: break;
     case LayerMixer::kShortConv: return short_conv(section, rows);
-    case LayerMixer::kMamba2: return mamba2(section, rows);
+    case LayerMixer::kMamba2:
+    case LayerMixer::kMamba2AndAttention: return mamba2(section, rows);
     case LayerMixer::kDeltaNet: return delta_rule(section, rows);
   }
   return {};
@@ -539,12 +541,26 @@ NaiveModel::Row NaiveModel::scaled(Row y) const {
   return y;
 }
 
+// What a down projection takes: products of a gate and of up, or of up alone.
+NaiveModel::Row NaiveModel::inner_row(std::uint32_t section, const Matrix& gate, const Matrix& up,
+                                      const Row& x, std::uint32_t expert) const {
+  Row inner = product(section, up.weight, up.bias, x, expert);
+  if (!spec_.gated_ffn) {
+    for (double& value : inner) value = activated(spec_.activation, value);
+    return inner;
+  }
+  const Row gates = product(section, gate.weight, gate.bias, x, expert);
+  for (std::size_t i = 0; i < inner.size(); ++i) {
+    inner[i] = gated(spec_.activation, gates[i], inner[i]);
+  }
+  return inner;
+}
+
 NaiveModel::Row NaiveModel::shared_expert(std::uint32_t section, const Row& x) const {
   if (weights(section, TensorKind::kSharedUp).empty()) return Row(x.size());
-  Row inner = product(section, TensorKind::kSharedUp, kNone, x);
-  const Row gate = product(section, TensorKind::kSharedGate, kNone, x);
-  for (std::size_t c = 0; c < inner.size(); ++c) inner[c] *= activated(spec_.activation, gate[c]);
-  Row out = product(section, TensorKind::kSharedDown, kNone, inner);
+  Row out = product(
+      section, TensorKind::kSharedDown, kNone,
+      inner_row(section, {TensorKind::kSharedGate, kNone}, {TensorKind::kSharedUp, kNone}, x));
   if (weights(section, TensorKind::kSharedWeight).empty()) return out;
   const double score = product(section, TensorKind::kSharedWeight, kNone, x)[0];
   for (double& value : out) value /= 1.0 + std::exp(-score);
@@ -621,12 +637,8 @@ NaiveModel::Row NaiveModel::experts(std::uint32_t section, const Row& x, const R
     if (spec_.weighs_expert_inputs) {
       for (double& value : in) value *= weight;
     }
-    Row inner = product(section, TensorKind::kExpertUp, TensorKind::kExpertUpBias, in, expert);
-    const Row gate =
-        product(section, TensorKind::kExpertGate, TensorKind::kExpertGateBias, in, expert);
-    for (std::size_t c = 0; c < inner.size(); ++c) {
-      inner[c] = gated(spec_.activation, gate[c], inner[c]);
-    }
+    const Row inner = inner_row(section, {TensorKind::kExpertGate, TensorKind::kExpertGateBias},
+                                {TensorKind::kExpertUp, TensorKind::kExpertUpBias}, in, expert);
     const Row out =
         product(section, TensorKind::kExpertDown, TensorKind::kExpertDownBias, inner, expert);
     for (std::size_t c = 0; c < sum.size(); ++c) {
@@ -655,15 +667,8 @@ NaiveModel::Row NaiveModel::ffn(std::uint32_t section, const Row& x, const Row& 
 }
 
 NaiveModel::Row NaiveModel::dense_ffn(std::uint32_t section, const Row& x) const {
-  Row inner = product(section, TensorKind::kFfnUp, TensorKind::kFfnUpBias, x);
-  if (spec_.gated_ffn) {
-    const Row gate = product(section, TensorKind::kFfnGate, TensorKind::kFfnGateBias, x);
-    for (std::size_t i = 0; i < inner.size(); ++i) {
-      inner[i] = gated(spec_.activation, gate[i], inner[i]);
-    }
-  } else {
-    for (double& value : inner) value = activated(spec_.activation, value);
-  }
+  Row inner = inner_row(section, {TensorKind::kFfnGate, TensorKind::kFfnGateBias},
+                        {TensorKind::kFfnUp, TensorKind::kFfnUpBias}, x);
   const Weights& gain = weights(section, TensorKind::kFfnSubNorm);
   if (!gain.empty()) inner = norm(inner, gain, {});
   return product(section, TensorKind::kFfnDown, TensorKind::kFfnDownBias, inner);
@@ -686,7 +691,7 @@ std::vector<std::vector<double>> NaiveModel::logits(
                                             : norm(x, weights(layer, gain), weights(layer, bias));
       };
       const Row n = before(kAttnNorm, kAttnNormBias);
-      if (spec_.mixer_of(layer - 1) != LayerMixer::kAttention) {
+      if (!spec_.attends(layer - 1)) {
         inputs.push_back(n);
         continue;
       }
@@ -696,7 +701,7 @@ std::vector<std::vector<double>> NaiveModel::logits(
         rotate(q, layer - 1, position, context);
         rotate(k, layer - 1, position, context);
       }
-      const bool own_norm = !weights(layer, kFfnNorm).empty();  // of a parallel block
+      const bool own_norm = spec_.parallel_block && !weights(layer, kFfnNorm).empty();
       inputs.push_back(own_norm ? before(kFfnNorm, kFfnNormBias) : n);
       normed.push_back(n);
       queries.push_back(q);
@@ -709,25 +714,27 @@ std::vector<std::vector<double>> NaiveModel::logits(
       const auto behind = [&](const Row& y, TensorKind gain) {
         return weights(layer, gain).empty() ? y : norm(y, weights(layer, gain), {});
       };
-      if (mixed.size() <= position) {
+      if (spec_.attends(layer - 1)) {
         const Row seen =
             cache == nullptr
                 ? attend(queries[position], position, keys, values, layer - 1, slopes, sees)
                 : attend_cache(queries[position], {keys.begin(), keys.begin() + position + 1},
                                {values.begin(), values.begin() + position + 1}, layer - 1, context,
                                *cache);
-        mixed.push_back(
+        const Row attended =
             product(layer, kAttnO, kAttnOBias,
-                    behind(gated_attention(layer, normed[position], seen), kAttnSubNorm)));
+                    behind(gated_attention(layer, normed[position], seen), kAttnSubNorm));
+        mixed.resize(rows.size(), Row(x.size()));
+        add(mixed[position], attended);
       }
-      add(x, scaled(behind(mixed[position], kAttnPostNorm)));
+      if (!mixed.empty()) add(x, scaled(behind(mixed[position], kAttnPostNorm)));
       Row m = x;
       if (spec_.parallel_block) {
         m = inputs[position];
       } else if (!weights(layer, kFfnNorm).empty()) {
         m = norm(x, weights(layer, kFfnNorm), weights(layer, kFfnNormBias));
       }
-      add(x, scaled(behind(ffn(layer, m, x), kFfnPostNorm)));
+      if (spec_.has_ffn(layer - 1)) add(x, scaled(behind(ffn(layer, m, x), kFfnPostNorm)));
       scale_stream(layer, x);
     }
     if (hidden != nullptr) hidden->push_back(rows);

@@ -108,6 +108,12 @@ class NaiveModel {
   Row beside(std::uint32_t section, const Row& x, const Row& stream) const;
   Row mixed(Row scores) const;
   Row routed(std::uint32_t section, const Row& scores) const;
+  struct Matrix {
+    TensorKind weight;
+    TensorKind bias;
+  };
+  Row inner_row(std::uint32_t section, const Matrix& gate, const Matrix& up, const Row& x,
+                std::uint32_t expert = 0) const;
   Row shared_expert(std::uint32_t section, const Row& x) const;
   Row experts(std::uint32_t section, const Row& x, const Row& routing) const;
   Status write_section(QsfWriter& writer, SectionKind kind, std::uint32_t section) const;

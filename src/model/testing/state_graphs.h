@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: MIT
 //
 // Graphs of which some layers have a state for the decoder's tests, as changes of a plain LLaMA's
-// spec of two layers: short convolutions, scans, delta rules.
+// spec of two layers: short convolutions, scans, delta rules; of others that attend as well, or
+// that are an FFN or a mixer alone.
 
 #ifndef QSF_MODEL_TESTING_STATE_GRAPHS_H_
 #define QSF_MODEL_TESTING_STATE_GRAPHS_H_
@@ -31,6 +32,42 @@ inline void set_granite_hybrid(ModelSpec& s) {
   s.residual_scale = 0.4F;
   s.logit_scale = 0.25F;
   s.tied_head = true;
+}
+
+// Scans in groups, attention without rotation, and FFNs without gates: each a layer.
+inline void set_nemotron_h(ModelSpec& s) {
+  s.architecture = "nemotron_h";
+  s.n_layers = 6;
+  s.layer_mixers = {2, 4, 2, 0, 4, 2};
+  s.ffn_layers = {0, 1, 0, 0, 1, 0};
+  s.conv_taps = 4;
+  s.mixer_heads = 6;
+  s.mixer_head_dim = 5;
+  s.mixer_state = 8;
+  s.mixer_groups = 2;
+  s.layer_rope.assign(6, 0);
+  s.activation = Activation::kReluSquared;
+  s.gated_ffn = false;
+}
+
+// Which is not run: a layer of this model has one norm.
+inline void set_two_parts_in_a_layer(ModelSpec& s) {
+  set_nemotron_h(s);
+  s.ffn_layers[0] = 1;
+}
+
+// Scans and attention of the same rows, summed.
+inline void set_falcon_h1(ModelSpec& s) {
+  s.architecture = "falcon-h1";
+  s.n_layers = 3;
+  s.layer_mixers = {5, 5, 5};
+  s.conv_taps = 4;
+  s.mixer_heads = 6;
+  s.mixer_head_dim = 5;
+  s.mixer_state = 16;
+  s.mixer_groups = 1;
+  s.embedding_scale = 3.0F;
+  s.logit_scale = 0.25F;
 }
 
 inline void set_qwen35(ModelSpec& s) {
@@ -102,6 +139,33 @@ inline constexpr StateGraph kStateGraphs[] = {
        s.expert_ffn = 20;
        s.expert_renormalised = true;
        s.shared_ffn = 28;
+     }},
+    {"nemotron_h", set_nemotron_h},
+    {"nemotron_h_experts",
+     [](ModelSpec& s) {
+       set_nemotron_h(s);
+       s.architecture = "nemotron_h_moe";
+       s.layer_mixers = {4, 2, 0, 4, 4, 2};
+       s.ffn_layers = {1, 0, 0, 1, 1, 0};
+       s.mixer_groups = 3;
+       s.n_experts = 5;
+       s.n_experts_used = 2;
+       s.expert_ffn = 20;
+       s.expert_layers = {0, 0, 0, 1, 1, 0};
+       s.expert_scoring = ExpertScoring::kSigmoid;
+       s.expert_renormalised = true;
+       s.expert_epsilon = 1e-20F;
+       s.expert_scale = 2.5F;
+       s.shared_ffn = 28;
+     }},
+    {"falcon_h1", set_falcon_h1},
+    {"falcon_h1_groups",
+     [](ModelSpec& s) {
+       set_falcon_h1(s);
+       s.mixer_groups = 3;
+       s.mixer_state = 7;
+       s.conv_taps = 3;
+       s.rope.dims = 4;
      }},
     {"qwen35", set_qwen35},
     {"qwen35_in_turn",
