@@ -130,9 +130,10 @@ def expert_faults(config, state):
                     state)
     yield Fault("experts exchanged", config, edited(
         state, lambda name, t: t.copy_(t.roll(1, dims=0)) if ".experts." in name else None))
-    yield Fault("gate and up of experts exchanged", config, edited(
-        state, lambda name, t: t.copy_(t.roll(t.shape[1] // 2, dims=1))
-        if name.endswith(".experts.gate_up_proj") else None))
+    if any(name.endswith(".experts.gate_up_proj") for name in state):
+        yield Fault("gate and up of experts exchanged", config, edited(
+            state, lambda name, t: t.copy_(t.roll(t.shape[1] // 2, dims=1))
+            if name.endswith(".experts.gate_up_proj") else None))
     if "norm_topk_prob" in config:
         flipped = not config["norm_topk_prob"]
         yield Fault(f"norm_topk_prob {flipped}", with_keys(config, norm_topk_prob=flipped), state)

@@ -13,6 +13,7 @@ from golden_delta_faults import DELTA_FAMILIES
 from golden_edits import Fault, interleaved_kv_map, with_keys, zeroed
 from golden_expert_faults import EXPERT_FAMILIES
 from golden_family_faults import FAMILIES
+from golden_hybrid_faults import HYBRID_FAMILIES
 from golden_latent_faults import LATENT_FAMILIES
 from golden_llama4 import LLAMA4_FAMILIES
 from golden_layouts import (ACTIVATION_KEYS, EPSILON_KEYS, first_key, gain_offset, head_shape,
@@ -110,7 +111,8 @@ def planted_faults(config, state):
     if config["model_type"] != "gpt2" and not own_heads:
         yield from _group_faults(config, state)
         yield from window_faults(config, state)
-    for families in (FAMILIES, EXPERT_FAMILIES, LATENT_FAMILIES, DELTA_FAMILIES, LLAMA4_FAMILIES):
+    for families in (FAMILIES, EXPERT_FAMILIES, LATENT_FAMILIES, DELTA_FAMILIES, LLAMA4_FAMILIES,
+                     HYBRID_FAMILIES):
         if config["model_type"] in families:
             yield from families[config["model_type"]](config, state)
     yield from _tensor_faults(config, state)

@@ -8,7 +8,7 @@ model with a vision tower, the part under `text_config` (text_config).
 
 import math
 
-WITHOUT_ROTATION = ("gpt2", "opt", "bloom", "mpt")  # see rotates()
+WITHOUT_ROTATION = ("gpt2", "opt", "bloom", "mpt", "nemotron_h")  # see rotates()
 SCALES_EMBEDDINGS = ("gemma", "gemma2", "gemma3_text")
 WITH_DELTA_RULES = ("qwen3_5_text", "qwen3_5_moe_text", "qwen3_next")
 ADDS_ONE_TO_GAINS = (*SCALES_EMBEDDINGS, *WITH_DELTA_RULES)
@@ -38,7 +38,16 @@ def is_tied(config):
     return config.get("tie_word_embeddings", by_default)
 
 
+def sublayers(config):
+    """Returns what each layer of a Nemotron-H is, as newer versions of transformers name it."""
+    letters = {"M": "linear_attention", "*": "full_attention", "-": "mlp", "E": "moe"}
+    pattern = config.get("hybrid_override_pattern", "")
+    return config.get("layers_block_type") or [letters[letter] for letter in pattern]
+
+
 def count_layers(config):
+    if config["model_type"] == "nemotron_h":
+        return len(sublayers(config))
     return config[first_key(config, ("num_hidden_layers", "n_layers", "n_layer"))]
 
 
@@ -52,6 +61,8 @@ def attention_layers(config):
     if config["model_type"] == "granitemoehybrid":
         return [layer for layer, kind in enumerate(config["layer_types"])
                 if kind in ("attention", "full_attention")]
+    if config["model_type"] == "nemotron_h":
+        return [layer for layer, kind in enumerate(sublayers(config)) if kind == "full_attention"]
     if config["model_type"] in WITH_DELTA_RULES:
         every = config["full_attention_interval"]
         kinds = config.get("layer_types") or [
@@ -82,7 +93,7 @@ def is_head_norm_gain(name):
 
 def is_embedding(name):
     return name.endswith(("wte.weight", "embed_tokens.weight", "word_embeddings.weight",
-                          "embed_in.weight"))
+                          "embed_in.weight", ".embeddings.weight"))
 
 
 def gain_offset(config, name=""):
@@ -140,16 +151,29 @@ def head_views(config, name, tensor):
     return {}
 
 
+def scan_sizes(config):
+    """Returns (heads, columns of all, groups, values that a column remembers)."""
+    if config["model_type"] == "nemotron_h":
+        n_heads = config["mamba_num_heads"]
+        return (n_heads, n_heads * config["mamba_head_dim"], config["n_groups"],
+                config["ssm_state_size"])
+    inner = config.get("mamba_d_ssm") or config["mamba_expand"] * config["hidden_size"]
+    return (config["mamba_n_heads"], inner,
+            config["mamba_n_groups"], config["mamba_d_state"])
+
+
 def has_experts(config):
     if config["model_type"] == "granitemoehybrid":
         return config["num_local_experts"] > 0
+    if config["model_type"] == "nemotron_h":
+        return "moe" in sublayers(config)
     return has_latent(config) or config["model_type"] in (
         "mixtral", "qwen2_moe", "qwen3_moe", "olmoe", "glm4_moe", "granitemoe", "granitemoeshared",
         "lfm2_moe", "phimoe", "qwen3_5_moe_text", "qwen3_next")
 
 
 def is_router(name):
-    return name.endswith((".mlp.gate.weight", ".mlp.router.weight",
+    return name.endswith((".mixer.gate.weight", ".mlp.gate.weight", ".mlp.router.weight",
                           ".block_sparse_moe.router.weight", ".feed_forward.gate.weight",
                           ".feed_forward.router.weight"))
 
@@ -176,6 +200,10 @@ def published_experts(config, state):
                 half = both.shape[0] // 2
                 renamed[f"{at}{expert}.{gate}.weight"] = both[:half].contiguous()
                 renamed[f"{at}{expert}.{up}.weight"] = both[half:].contiguous()
+        elif name.endswith(".experts.up_proj"):
+            for expert, matrix in enumerate(tensor):
+                at = name.removesuffix("up_proj")
+                renamed[f"{at}{expert}.{up}.weight"] = matrix.contiguous()
         elif name.endswith(".experts.down_proj"):
             at = name.removesuffix("down_proj")
             for expert, matrix in enumerate(tensor):

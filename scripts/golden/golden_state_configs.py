@@ -9,7 +9,7 @@ def drawn_state(name, values):
         return 0.7 * values
     if name.endswith(".dt_bias"):
         return values - 2.0
-    if name.endswith(".mamba.D"):
+    if name.endswith((".mamba.D", ".mixer.D")):
         return 1.0 + 0.3 * values
     return None
 

@@ -8,6 +8,7 @@ import torch
 
 import golden_patches as patches
 from golden_edits import Fault, edited, exchanged
+from golden_layouts import scan_sizes
 
 
 def lfm2_faults(config, state):
@@ -84,31 +85,34 @@ def _norms_after_rope(model):
 
 def mamba2_faults(config, state):
     """Faults of selective scans: where things stand in the input, what a head and a group are."""
-    n_heads, n_groups = config["mamba_n_heads"], config["mamba_n_groups"]
-    inner = config["mamba_expand"] * config["hidden_size"]
-    shared = n_groups * config["mamba_d_state"]
+    at = next(name for name in state if name.endswith(".A_log")).split(".")[-2]
+    n_heads, inner, n_groups, n_state = scan_sizes(config)
+    shared = n_groups * n_state
     sizes = [inner, inner, shared, shared, n_heads]  # z, x, B, C, time steps
     for what, order in (("z and x exchanged", (1, 0, 2, 3, 4)),
                         ("time steps first", (4, 0, 1, 2, 3)),
                         ("x behind B and C", (0, 2, 3, 1, 4))):
-        yield Fault(what, config, reordered(state, sizes, order, (".mamba.in_proj.",)))
-    both = reordered(state, sizes, (0, 1, 3, 2, 4), (".mamba.in_proj.",))
+        yield Fault(what, config, reordered(state, sizes, order, (f".{at}.in_proj.",)))
+    both = reordered(state, sizes, (0, 1, 3, 2, 4), (f".{at}.in_proj.",))
     yield Fault("B and C exchanged", config,
-                reordered(both, sizes[1:4], (0, 2, 1), (".mamba.conv1d.",)))
+                reordered(both, sizes[1:4], (0, 2, 1), (f".{at}.conv1d.",)))
     for what, suffix in (("decays", ".A_log"), ("skips", ".D"), ("time step biases", ".dt_bias")):
         yield Fault(f"{what} of the next head", config, edited(
             state, lambda name, t, suffix=suffix: t.copy_(t.roll(1))
             if name.endswith(suffix) else None))
     yield Fault("decays that are no logarithms", config, edited(
         state, lambda name, t: t.copy_(t.abs().log()) if name.endswith(".A_log") else None))
-    yield from conv_faults(config, state, ".mamba.conv1d.weight")
+    yield from conv_faults(config, state, f".{at}.conv1d.weight")
     yield Fault("no activation behind the convolution", config, state, _plain_convolution)
-    yield Fault("norm in front of the gate", config, state, _norm_before_gate)
-    yield Fault("gate without activation", config, state, _plain_gate)
+    normed = any(f".{at}.norm." in name for name in state)
+    if normed:
+        yield Fault("norm in front of the gate", config, state, _norm_before_gate)
+        yield Fault("gate without activation", config, state, _plain_gate)
     yield Fault("input not scaled by the time step", config, state, _unscaled_input)
     yield Fault("state forgotten every 16 rows", config, state, _forgetful)
-    if n_groups > 1:
+    if n_groups > 1 and normed:
         yield Fault("norm over all groups together", config, state, _one_norm)
+    if n_groups > 1:
         yield Fault("heads take groups in turn", config, state, _groups_in_turn)
 
 
@@ -123,7 +127,7 @@ def reordered(state, sizes, order, parts):
 
 
 def _scans(model):
-    return [layer.mamba for layer in model.model.layers if layer.mamba is not None]
+    return [module for module in model.modules() if hasattr(module, "A_log")]
 
 
 def _replaced(name, wrong):
@@ -196,4 +200,4 @@ _plain_gate = _with_norm(lambda right, y, gate: right(y * gate))
 
 def _one_norm(model):
     for layer in _scans(model):
-        layer.norm.group_size = layer.intermediate_size
+        layer.norm.group_size, layer.norm.n_groups = layer.intermediate_size, 1

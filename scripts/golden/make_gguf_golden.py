@@ -20,7 +20,9 @@ import numpy as np
 
 import gguf_delta
 import gguf_gpt_oss
+import gguf_hybrid
 import golden_layouts as layouts
+from golden_layouts import scan_sizes
 
 # Golden folder to architecture of the GGUF file.
 MODELS = {
@@ -41,12 +43,14 @@ MODELS = {
     "lfm2_moe": "lfm2moe", "granite4h": "granitehybrid", "granite4h_experts": "granitehybrid",
     "qwen3_5": "qwen35", "qwen3_5_moe": "qwen35moe", "qwen3_next": "qwen3next",
     "gemma4": "gemma4", "gemma4_a4b": "gemma4",
+    "nemotron_h": "nemotron_h", "nemotron_h_moe": "nemotron_h_moe",
+    "falcon_h1": "falcon-h1",
 }
 # Architectures whose queries and keys rotate in pairs, though the folders' rotate in halves.
 IN_PAIRS = ("llama", "smollm3", "granite", "granitehybrid", "granitemoe", "mistral3")
 # Tensors that converters leave in f32, whatever their dimensions.
 ALWAYS_F32 = (".ssm_a", ".ssm_d", ".ssm_norm.weight", ".ssm_conv1d.weight")
-WITHOUT_ROPE = ("gpt2", "bloom", "mpt")
+WITHOUT_ROPE = ("gpt2", "bloom", "mpt", "nemotron_h", "nemotron_h_moe")
 NO_WEIGHTS = (".attn.bias", ".attn.masked_bias", ".attention.bias", ".attention.masked_bias",
               ".rotary_emb.inv_freq")
 
@@ -107,6 +111,8 @@ def qkv_apart(arch, values, config):
 
 def change(arch, name, values, config):
     n_heads, n_kv, _ = head_shape(config)
+    if arch == "falcon-h1":
+        values = gguf_hybrid.multiplied(name, values, config)
     if arch in gguf_delta.ARCHITECTURES:
         values = gguf_delta.change(arch, name, values, config)
     if arch in IN_PAIRS and ".q_proj." in name:
@@ -123,10 +129,10 @@ def change(arch, name, values, config):
         return values[:, 0]
     if name.endswith(".A_log") and arch not in gguf_delta.ARCHITECTURES:
         return -np.exp(values.astype(np.float64)).astype(np.float32)[:, None]
-    if name.endswith(".mamba.D"):
+    if name.endswith((".mamba.D", ".mixer.D")):
         return values[:, None]
-    if name.endswith(".mamba.norm.weight"):
-        return values.reshape(config["mamba_n_groups"], -1)
+    if name.endswith((".mamba.norm.weight", ".mixer.norm.weight")):
+        return values.reshape(scan_sizes(config)[2], -1)
     if ".query_key_value." in name:
         return qkv_apart(arch, values, config)
     return values
@@ -287,6 +293,8 @@ def add_family_keys(writer, arch, config):
         writer.add_ssm_group_count(config["mamba_n_groups"])
         writer.add_ssm_inner_size(config["mamba_expand"] * config["hidden_size"])
         writer.add_ssm_time_step_rank(config["mamba_n_heads"])
+    if arch == "falcon-h1":
+        gguf_hybrid.add_scan_keys(writer, config, config["mamba_d_conv"])
     if arch in ("granite", "granitehybrid", "granitemoe"):
         writer.add_attention_scale(config["attention_multiplier"])
         writer.add_embedding_scale(config["embedding_multiplier"])
@@ -382,7 +390,9 @@ def add_keys(writer, arch, config, tensors, names):
     writer.add_block_count(count_blocks(config))
     down = next((values for name, values in tensors.items()
                  if names[name] == "blk.0.ffn_down.weight"), None)
-    if down is None and "intermediate_size" in config:
+    if arch in gguf_hybrid.ARCHITECTURES:
+        gguf_hybrid.add_keys(writer, config)
+    elif down is None and "intermediate_size" in config:
         writer.add_feed_forward_length(
             config.get("intermediate_size_mlp", config["intermediate_size"]))
     elif down is None:
@@ -391,7 +401,9 @@ def add_keys(writer, arch, config, tensors, names):
         writer.add_feed_forward_length(down.shape[0] if arch == "gpt2" else down.shape[1])
     writer.add_head_count(n_heads)
     attending = layouts.attention_layers(config)
-    if len(attending) < layouts.count_layers(config) and arch not in gguf_delta.ARCHITECTURES:
+    if arch in gguf_hybrid.ARCHITECTURES:
+        pass  # lists of its own
+    elif len(attending) < layouts.count_layers(config) and arch not in gguf_delta.ARCHITECTURES:
         writer.add_head_count_kv([n_kv if layer in attending else 0
                                   for layer in range(layouts.count_layers(config))])
         if arch in ("lfm2", "lfm2moe"):
@@ -451,6 +463,8 @@ def convert(folder, arch, out):
     for block in range(count_blocks(config), layouts.count_layers(config) + 1):
         for name in [name for name in tensors if f".layers.{block}." in name]:
             del tensors[name]
+    if arch in gguf_hybrid.ARCHITECTURES:
+        gguf_hybrid.take_layers(tensors)
     known = next(known for known, name in gguf.MODEL_ARCH_NAMES.items() if name == arch)
     table = gguf.get_tensor_name_map(known, count_blocks(config))
     names = {name: table.get_name(name.replace("correction_bias", "correction.bias")

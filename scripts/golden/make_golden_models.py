@@ -60,6 +60,7 @@ from golden_configs import MAX_TOKENS
 from golden_delta_configs import DELTA_MODELS
 from golden_expert_configs import EXPERT_MODELS
 from golden_faults import exemption, planted_faults
+from golden_hybrid_configs import HYBRID_MODELS
 from golden_latent_configs import LATENT_MODELS
 from golden_layouts import (SCALES_EMBEDDINGS, attention_layers, gain_offset, has_experts,
                             has_latent, head_views, is_embedding, is_head_norm_gain, is_norm_gain,
@@ -70,7 +71,7 @@ from golden_state_configs import drawn_state
 
 MODELS = {**golden_configs.MODELS, **EXPERT_MODELS, **LATENT_MODELS, **LLAMA4_MODELS,
           **golden_gpt_oss.GPT_OSS_MODELS, **golden_configs.SEEDED_MODELS, **DELTA_MODELS,
-          **golden_gemma4.gemma4_models(MAX_TOKENS)}
+          **golden_gemma4.gemma4_models(MAX_TOKENS), **HYBRID_MODELS}
 CASES = [(1, 21), (2, 21), (63, 21), (64, 21), (65, 21), (200, 21), (512, 21), (MAX_TOKENS, 1)]
 MIN_FAULT = 1e-2
 SCORE_STD = (2.0, 3.0)

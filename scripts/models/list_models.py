@@ -31,6 +31,7 @@ PUBLISHED = {
     "DeepseekV3ForCausalLM": "DeepSeek-V3 and R1 671B-A37B, in 16 bits",
     "Exaone4ForCausalLM": "EXAONE 4 1.2B, 32B",
     "FalconForCausalLM": "Falcon 7B to 180B, Falcon-RW",
+    "FalconH1ForCausalLM": "Falcon-H1 0.5B to 34B, Tiny 90M",
     "GPT2LMHeadModel": "GPT-2 124M to 1.5B",
     "GPTNeoXForCausalLM": "Pythia 14M to 12B, GPT-NeoX 20B",
     "Gemma2ForCausalLM": "Gemma 2 2B to 27B",
@@ -60,6 +61,7 @@ PUBLISHED = {
     "MistralForCausalLM": "Mistral 7B, Nemo 12B, Small 24B",
     "MixtralForCausalLM": "Mixtral 8x7B, 8x22B",
     "MptForCausalLM": "the same, as transformers saves it",
+    "NemotronHForCausalLM": "Nemotron-H, Nemotron 3 Nano",
     "OPTForCausalLM": "OPT 125M to 66B, not 350M",
     "Olmo2ForCausalLM": "OLMo 2 1B to 32B",
     "Olmo3ForCausalLM": "OLMo 3 7B, 32B",
@@ -97,6 +99,7 @@ PARTS = {
     ("head_bias", "true"): "head bias",
     ("attention_gate", "true"): "gate",
     ("shared_weight", "true"): "shared",
+    ("single_sublayers", "true"): "one part a layer",
 }
 
 

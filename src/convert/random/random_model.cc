@@ -158,6 +158,47 @@ void make_granite4_h(ModelSpec& spec) {
   spec.logit_scale = 0.125F;
 }
 
+// Each layer scans and attends.
+void make_falcon_h1(ModelSpec& spec) {
+  spec.layer_mixers.assign(spec.n_layers,
+                           static_cast<std::uint32_t>(LayerMixer::kMamba2AndAttention));
+  spec.head_dim = 64;
+  spec.rope.theta = 1e11F;
+  spec.conv_taps = 4;
+  spec.mixer_heads = 24;
+  spec.mixer_head_dim = 64;
+  spec.mixer_state = 128;
+  spec.mixer_groups = 1;
+}
+
+// Each layer scans (M), attends (*) or has experts (E).
+void make_nemotron3_nano(ModelSpec& spec) {
+  constexpr std::string_view kPattern = "MEMEM*EMEMEM*EMEMEM*EMEMEM*EMEMEM*EMEMEMEM*EMEMEMEME";
+  for (std::uint32_t layer = 0; layer < spec.n_layers; ++layer) {
+    const char letter = kPattern[layer % kPattern.size()];
+    LayerMixer mixer = letter == '*' ? LayerMixer::kAttention : LayerMixer::kMamba2;
+    if (letter == 'E') mixer = LayerMixer::kNone;
+    spec.layer_mixers.push_back(static_cast<std::uint32_t>(mixer));
+    spec.ffn_layers.push_back(letter == 'E' ? 1 : 0);
+  }
+  spec.layer_rope.assign(spec.n_layers, static_cast<std::uint32_t>(LayerRope::kNone));
+  spec.gated_ffn = false;
+  spec.activation = Activation::kReluSquared;
+  spec.head_dim = 128;
+  spec.conv_taps = 4;
+  spec.mixer_heads = spec.mixer_head_dim = 64;
+  spec.mixer_state = 128;
+  spec.mixer_groups = 8;
+  spec.n_experts = 128;
+  spec.n_experts_used = 6;
+  spec.expert_ffn = 1856;
+  spec.shared_ffn = 3712;
+  spec.expert_scoring = ExpertScoring::kSigmoid;
+  spec.expert_renormalised = true;
+  spec.expert_epsilon = 1e-20F;
+  spec.expert_scale = 2.5F;
+}
+
 // One layer in four attends.
 void make_qwen35(ModelSpec& spec) {
   for (std::uint32_t layer = 1; layer <= spec.n_layers; ++layer) {
@@ -194,6 +235,9 @@ constexpr RandomShape kShapes[] = {
     {"qwen3-30b-a3b", "qwen3moe", 48, 2048, 6144, 32, 4, 151936, 40960, false, make_qwen3moe},
     {"granite4-h-micro", "granitehybrid", 40, 2048, 8192, 32, 8, 100352, 131072, false,
      make_granite4_h},
+    {"falcon-h1-0.5b", "falcon-h1", 36, 1024, 2048, 8, 2, 32784, 16384, false, make_falcon_h1},
+    {"nemotron3-nano-30b-a3b", "nemotron_h_moe", 52, 2688, 1856, 32, 2, 131072, 262144, false,
+     make_nemotron3_nano},
     {"lfm2-8b-a1b", "lfm2moe", 24, 2048, 7168, 32, 8, 65536, 128000, false, make_lfm2_moe},
     {"qwen3.5-0.8b", "qwen35", 24, 1024, 3584, 8, 2, 248320, 262144, false, make_qwen35},
     {"gpt-oss-20b", "gpt-oss", 24, 2880, 2880, 64, 8, 201088, 131072, false, make_gpt_oss,

@@ -39,21 +39,65 @@ void read_kv_heads(GgufFields& fields, const GgufArchitecture& architecture, Mod
   if (!spec.has_state()) spec.layer_mixers.clear();
 }
 
+// Arrays of heads of keys and of FFN rows: of one that is not 0 a layer, it attends or is an FFN,
+// of none it has a state. Blocks that predict further tokens come behind the layers.
+void read_sublayers(GgufFields& fields, const GgufArchitecture& architecture, ModelSpec& spec) {
+  const std::uint32_t n_blocks = spec.n_layers;
+  if (!fields.status().ok()) return;
+  spec.n_layers -= fields.u32_or("nextn_predict_layers", 0, 0, n_blocks - 1);
+  const char* kv_key = "attention.head_count_kv";
+  const char* ffn_key = "feed_forward_length";
+  const std::vector<std::uint32_t> heads = fields.u32_array(kv_key, n_blocks, 1U << 16);
+  const std::vector<std::uint32_t> widths = fields.u32_array(ffn_key, n_blocks, 1U << 24);
+  if (!fields.status().ok()) return;
+  const auto take = [&](const char* key, std::uint32_t value, std::uint32_t& to) {
+    if (to != 0 && to != value) {
+      fields.fail(unsupported("GGUF: key \"%s\": layers of %u and of %u are not supported", key, to,
+                              value));
+    }
+    to = value;
+  };
+  for (std::uint32_t layer = 0; layer < spec.n_layers; ++layer) {
+    LayerMixer mixer = architecture.state;
+    if (heads[layer] != 0 && widths[layer] != 0) {
+      fields.fail(
+          unsupported("GGUF: layer %u has both attention and an FFN, expected one of them", layer));
+    }
+    if (heads[layer] != 0) {
+      mixer = LayerMixer::kAttention;
+      take(kv_key, heads[layer], spec.n_kv_heads);
+    } else if (widths[layer] != 0) {
+      mixer = LayerMixer::kNone;
+      take(ffn_key, widths[layer], spec.ffn);
+    }
+    spec.layer_mixers.push_back(static_cast<std::uint32_t>(mixer));
+    spec.ffn_layers.push_back(mixer == LayerMixer::kNone ? 1 : 0);
+  }
+  if (!fields.status().ok() || (spec.n_kv_heads != 0 && spec.ffn != 0)) return;
+  fields.fail(unsupported("GGUF: no layer with attention, or none with an FFN: not supported"));
+}
+
 // Sizes, norm and vocabulary.
 Status read_sizes(const GgufFile& file, const GgufArchitecture& architecture, GgufFields& fields,
                   ModelSpec& spec) {
   spec.hidden = fields.u32("embedding_length", 1, 1U << 20);
   spec.n_layers = fields.u32("block_count", 1, 4096);
   spec.n_heads = fields.u32("attention.head_count", 1, 1U << 16);
-  read_kv_heads(fields, architecture, spec);
   spec.max_positions = fields.u32("context_length", 1, 1U << 24);
   // A mixture of experts alone may not say how wide an FFN would be.
   const char* ffn = "feed_forward_length";
   const bool experts = !gguf_tensor_table(architecture).experts.empty();
-  spec.ffn =
-      fields.u32(experts && !fields.has(ffn) ? "expert_feed_forward_length" : ffn, 1, 1U << 24);
-  // Of a LayerNorm that llama.cpp takes for the other.
-  const bool rms = spec.norm == NormType::kRmsNorm || architecture.family == "phimoe";
+  if (architecture.single_sublayers) {
+    read_sublayers(fields, architecture, spec);
+  } else {
+    read_kv_heads(fields, architecture, spec);
+    spec.ffn =
+        fields.u32(experts && !fields.has(ffn) ? "expert_feed_forward_length" : ffn, 1, 1U << 24);
+  }
+  // Of a LayerNorm that llama.cpp takes for the other. Nemotron-H may have the key of either.
+  const bool rms =
+      (spec.norm == NormType::kRmsNorm || architecture.family == "phimoe") &&
+      !(architecture.single_sublayers && !fields.has("attention.layer_norm_rms_epsilon"));
   spec.norm_epsilon = fields.positive(
       rms ? "attention.layer_norm_rms_epsilon" : "attention.layer_norm_epsilon", std::nullopt);
   spec.head_dim = fields.u32_or("attention.key_length", 0, 1, 1U << 16);
@@ -107,6 +151,7 @@ Status refuse_other_keys(const GgufArchitecture& architecture, GgufFields& field
   fields.refuse_unread("rope.scaling.attn_factor", 1.0);
   fields.refuse_unread("nextn_predict_layers", 0.0);
   fields.refuse_unread("tensor_data_layout", 0.0);
+  fields.refuse_unread("moe_latent_size", 0.0);
   return fields.status();
 }
 

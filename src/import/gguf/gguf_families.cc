@@ -334,6 +334,30 @@ Status finish_granitemoehybrid(const GgufFile& file, GgufFields& fields, ModelSp
   return finish_granitemoe(file, fields, spec);
 }
 
+// Every layer has both. Multipliers are in the weights.
+Status finish_falcon_h1(const GgufFile&, GgufFields& fields, ModelSpec& spec) {
+  spec.layer_mixers.assign(spec.n_layers,
+                           static_cast<std::uint32_t>(LayerMixer::kMamba2AndAttention));
+  return read_scan(fields, spec);
+}
+
+// llama.cpp takes an FFN without the experts' own width for all experts of a row together.
+Status finish_nemotron_h(const GgufFile&, GgufFields& fields, ModelSpec& spec) {
+  spec.layer_rope.assign(spec.n_layers, static_cast<std::uint32_t>(LayerRope::kNone));
+  return read_scan(fields, spec);
+}
+
+Status finish_nemotron_h_moe(const GgufFile& file, GgufFields& fields, ModelSpec& spec) {
+  QSF_RETURN_IF_ERROR(finish_nemotron_h(file, fields, spec));
+  spec.shared_ffn = fields.u32("expert_shared_feed_forward_length", 1, 1U << 24);
+  spec.expert_scoring = ExpertScoring::kSigmoid;
+  spec.expert_scale = fields.positive_or("expert_weights_scale", 1.0F);
+  fields.u32_or("expert_shared_count", 1, 1, 1);
+  QSF_RETURN_IF_ERROR(read_qwen_experts(fields, false, spec));
+  if (spec.expert_renormalised) spec.expert_epsilon = 1e-20F;
+  return ok_status();
+}
+
 // No key says that YaRN's bounds are no whole pairs.
 Status finish_gpt_oss(const GgufFile&, GgufFields& fields, ModelSpec& spec) {
   spec.rope.truncate = spec.rope.scaling != RopeScaling::kYarn;
@@ -486,6 +510,24 @@ constexpr GgufKindName kScanNames[] = {{TensorKind::kMixerIn, "ssm_in.weight"},
                                        {TensorKind::kScanNorm, "ssm_norm.weight"},
                                        {TensorKind::kMixerOut, "ssm_out.weight"},
                                        {TensorKind::kMixerOutBias, "ssm_out.bias"}};
+// One norm a layer has one name, whatever it stands before.
+constexpr GgufKindName kNemotronNames[] = {
+    {TensorKind::kFfnNorm, "attn_norm.weight"}, {TensorKind::kMixerIn, "ssm_in.weight"},
+    {TensorKind::kMixerInBias, "ssm_in.bias"},  {TensorKind::kConvTaps, "ssm_conv1d.weight"},
+    {TensorKind::kConvBias, "ssm_conv1d.bias"}, {TensorKind::kScanDecay, "ssm_a"},
+    {TensorKind::kScanBias, "ssm_dt.bias"},     {TensorKind::kScanSkip, "ssm_d"},
+    {TensorKind::kScanNorm, "ssm_norm.weight"}, {TensorKind::kMixerOut, "ssm_out.weight"},
+    {TensorKind::kMixerOutBias, "ssm_out.bias"}};
+// The name of the FFN's norm has no ending.
+constexpr GgufKindName kFalconH1Names[] = {{TensorKind::kFfnNorm, "ffn_norm"},
+                                           {TensorKind::kMixerIn, "ssm_in.weight"},
+                                           {TensorKind::kConvTaps, "ssm_conv1d.weight"},
+                                           {TensorKind::kConvBias, "ssm_conv1d.bias"},
+                                           {TensorKind::kScanDecay, "ssm_a"},
+                                           {TensorKind::kScanBias, "ssm_dt.bias"},
+                                           {TensorKind::kScanSkip, "ssm_d"},
+                                           {TensorKind::kScanNorm, "ssm_norm.weight"},
+                                           {TensorKind::kMixerOut, "ssm_out.weight"}};
 constexpr GgufKindName kQwen35Names[] = {{TensorKind::kFfnNorm, "post_attention_norm.weight"},
                                          {TensorKind::kAttnGate, "attn_q.weight"},
                                          {TensorKind::kMixerIn, "attn_qkv.weight"},
@@ -590,6 +632,27 @@ constexpr GgufArchitecture kGgufArchitectures[] = {
      .state = LayerMixer::kMamba2,
      .finish = finish_granitehybrid,
      .names = kScanNames},
+    {.name = "falcon-h1",
+     .family = "falcon-h1",
+     .own_head = true,
+     .finish = finish_falcon_h1,
+     .names = kFalconH1Names},
+    {.name = "nemotron_h",
+     .family = "nemotron_h",
+     .activation = Activation::kReluSquared,
+     .gated_ffn = false,
+     .state = LayerMixer::kMamba2,
+     .single_sublayers = true,
+     .finish = finish_nemotron_h,
+     .names = kNemotronNames},
+    {.name = "nemotron_h_moe",
+     .family = "nemotron_h_moe",
+     .activation = Activation::kReluSquared,
+     .gated_ffn = false,
+     .state = LayerMixer::kMamba2,
+     .single_sublayers = true,
+     .finish = finish_nemotron_h_moe,
+     .names = kNemotronNames},
     {.name = "phimoe", .family = "phimoe", .norm = NormType::kLayerNorm, .finish = finish_phimoe},
     {.name = "glm4moe", .family = "glm4moe", .finish = finish_glm4moe, .names = kLateFfnNormNames},
     {.name = "deepseek2",

@@ -41,6 +41,8 @@ struct GgufArchitecture {
   bool paired_rope = false;
   bool latent = false;                        // latent attention, whose rotating rows are in pairs
   LayerMixer state = LayerMixer::kAttention;  // of layers without heads of keys
+  bool single_sublayers = false;              // a layer has a state, attends or is an FFN
+  bool own_head = false;                      // a head that is missing is not the embedding
   bool gated_queries = false;                 // queries lie beside their gates (delta_rows.h)
   bool rates_by_group = false;                // the same of rates and time steps of a delta rule
   bool heads_by_layer = false;                // the layers' numbers of heads of keys may differ

@@ -189,6 +189,7 @@ class GgufModelMapper {
       case Presence::kAttnOutBias:
       case Presence::kMixerBias:
       case Presence::kConvBias:
+      case Presence::kScanNorm:
       case Presence::kFfnBias: break;
     }
     return is_there(locate(place.kind, first_alike(layer), 1).name);
@@ -341,6 +342,12 @@ class GgufModelMapper {
     GgufModel::Section& last = model_.sections_.back();
     const GgufFile::Entry* head = model_.file_.find("output.weight");
     spec().tied_head = head == nullptr;
+    if (head == nullptr && architecture_.own_head) {
+      return unsupported(
+          "tensor \"output.weight\" is missing, and the embedding of a %s is no head: it has "
+          "multipliers of its own",
+          std::string(architecture_.name).c_str());
+    }
     if (head != nullptr) {
       const Place& embedding = model_.sections_.front().places[0];
       QSF_RETURN_IF_ERROR(map_tensor(last, 0, {TensorKind::kHead, ""}));

@@ -318,6 +318,8 @@ constexpr GgufPretokenizer kPretokenizers[] = {
     {"llama3", {kLlama3}, true, true},
     {"llama-v3", {kLlama3}, true, true},
     {"falcon3", {kLlama3}, true, true},
+    {"falcon-h1", {kLlama3}, true, true},
+    {"lfm2", {kLlama3}, true, true},
     {"pixtral", {kLlama3}, true, true},
     {"dbrx", {kLlama3}, false, false},
     {"smaug-bpe", {kLlama3}, false, false},

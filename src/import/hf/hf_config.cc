@@ -36,6 +36,7 @@ constexpr Family kFamilies[] = {
     {"DeepseekV3ForCausalLM", parse_deepseek_v3},
     {"Exaone4ForCausalLM", parse_exaone4},
     {"FalconForCausalLM", parse_falcon},
+    {"FalconH1ForCausalLM", parse_falcon_h1},
     {"GPT2LMHeadModel", parse_gpt2},
     {"GPTNeoXForCausalLM", parse_gptneox},
     {"GptOssForCausalLM", parse_gpt_oss},
@@ -65,6 +66,7 @@ constexpr Family kFamilies[] = {
     {"MPTForCausalLM", parse_mpt},
     {"MixtralForCausalLM", parse_mixtral},
     {"MptForCausalLM", parse_mpt},
+    {"NemotronHForCausalLM", parse_nemotron_h},
     {"OPTForCausalLM", parse_opt},
     {"Olmo2ForCausalLM", parse_olmo2},
     {"Olmo3ForCausalLM", parse_olmo3},
@@ -213,9 +215,31 @@ Status parse_generation(const JsonValue& json, HfConfig& config) {
   return ok_status();
 }
 
+// Python's json writes the largest number as a word without quotes, which is no JSON. Puts quotes
+// around it.
+std::string with_quoted_infinities(std::string_view text) {
+  constexpr std::string_view kWord = "Infinity";
+  std::string quoted;
+  bool in_string = false;
+  for (std::size_t i = 0; i < text.size(); ++i) {
+    if (!in_string && text.substr(i, kWord.size()) == kWord) {
+      quoted += '"' + std::string(kWord) + '"';
+      i += kWord.size() - 1;
+      continue;
+    }
+    quoted += text[i];
+    if (in_string && text[i] == '\\' && i + 1 < text.size()) {
+      quoted += text[++i];
+      continue;
+    }
+    if (text[i] == '"') in_string = !in_string;
+  }
+  return quoted;
+}
+
 Status parse_file(const char* name, std::string_view text,
                   Status (*parse)(const JsonValue&, HfConfig&), HfConfig& config) {
-  auto json = JsonDocument::parse(text);
+  auto json = JsonDocument::parse(with_quoted_infinities(text));
   Status status = json ? parse(json->root(), config) : std::move(json).error();
   return std::move(status).with_context(name);
 }

@@ -10,12 +10,14 @@
 #define QSF_IMPORT_HF_HF_CONFIG_H_
 
 #include <cstdint>
+#include <map>
 #include <string>
 #include <string_view>
 #include <vector>
 
 #include "base/result.h"
 #include "format/model_spec.h"
+#include "format/qsf_layout.h"
 #include "io/file.h"
 
 namespace qsf {
@@ -39,6 +41,15 @@ struct HfConfig {
   bool mixer_bias = false;  // of products of layers with a state; so of their convolutions
   bool conv_bias = false;
   bool router_correction = false;  // in families of which some have it
+  bool scan_norm = false;          // the same, of what a scan gives
+  // Factors of a matrix's rows, which its weights are multiplied by in turn: of the first n_rows,
+  // the next ... The last ones hold to the end.
+  struct RowFactors {
+    std::uint32_t n_rows;
+    float first;
+    float second;
+  };
+  std::map<TensorKind, std::vector<RowFactors>> factors;
   // Of the table of tensors, where files name them otherwise than the architecture's others.
   std::string_view tensor_table;
   TernaryStorage ternary = TernaryStorage::kNone;

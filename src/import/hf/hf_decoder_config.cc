@@ -116,7 +116,10 @@ Status divide_heads(const char* hidden_key, const char* heads_key, ModelSpec& sp
 
 Status parse_decoder_sizes(ConfigFields& fields, const DecoderDefaults& defaults, ModelSpec& spec) {
   spec.hidden = fields.u32("hidden_size", 1, 1U << 20);
-  spec.n_layers = fields.u32("num_hidden_layers", 1, 4096);
+  const char* layers = "num_hidden_layers";
+  spec.n_layers = defaults.n_layers == 0 ? fields.u32(layers, 1, 4096)
+                                         : fields.u32_or(layers, defaults.n_layers,
+                                                         defaults.n_layers, defaults.n_layers);
   const char* heads = "num_attention_heads";
   spec.n_heads = defaults.n_heads == 0 ? fields.u32(heads, 1, 1U << 16)
                                        : fields.u32_or(heads, defaults.n_heads, 1, 1U << 16);

@@ -84,6 +84,8 @@ Status parse_glm4moe_lite(ConfigFields& fields, HfConfig& config);
 Status parse_lfm2(ConfigFields& fields, HfConfig& config);
 Status parse_lfm2moe(ConfigFields& fields, HfConfig& config);
 Status parse_lfm2_vl(ConfigFields& fields, HfConfig& config);
+Status parse_falcon_h1(ConfigFields& fields, HfConfig& config);
+Status parse_nemotron_h(ConfigFields& fields, HfConfig& config);
 Status parse_qwen35(ConfigFields& fields, HfConfig& config);
 Status parse_qwen35moe(ConfigFields& fields, HfConfig& config);
 Status parse_qwen3next(ConfigFields& fields, HfConfig& config);
@@ -101,6 +103,7 @@ struct DecoderDefaults {
   float epsilon = 1e-6F;
   bool tied_head = false;
   bool gated_ffn = true;
+  std::uint32_t n_layers = 0;       // 0: the key is required; else it may say this number alone
   std::uint32_t n_heads = 0;        // 0: the key is required
   std::uint32_t max_positions = 0;  // the same
   std::uint32_t n_kv_heads = 0;     // 0: as many as heads
@@ -134,6 +137,9 @@ Status parse_silu(ConfigFields& fields, ModelSpec& spec);
 
 // Reads the four multipliers and the biases of a Granite.
 Status parse_granite_scales(ConfigFields& fields, HfConfig& config);
+
+// Fails where time_step_limit bounds the time steps of scans.
+Status refuse_time_step_limits(const ConfigFields& fields);
 
 // Sets the mixer of each layer by layer_types: full_attention, or `state_name`.
 Status set_mixers(const JsonValue& types, std::string_view state_name, LayerMixer state,

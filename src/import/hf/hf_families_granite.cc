@@ -55,18 +55,6 @@ Status set_granite4_mixers(const ConfigFields& fields, ModelSpec& spec) {
   return unsupported("%s: no layer is attention, which is not supported", key);
 }
 
-// The limits of time steps hold in one of the two forms of the computation alone.
-Status refuse_time_step_limits(const ConfigFields& fields) {
-  const char* key = "time_step_limit";
-  const JsonValue* limits = fields.find(key);
-  if (limits == nullptr) return ok_status();
-  if (limits->is_array() && limits->size() == 2 && limits->elements()[0].number() == 0.0 &&
-      limits->elements()[1].text("__float__") == "Infinity") {
-    return ok_status();
-  }
-  return unsupported("%s: %s, expected 0 and infinity", key, limits->shown().c_str());
-}
-
 // The sizes of scans.
 Status parse_mamba2(ConfigFields& fields, HfConfig& config) {
   ModelSpec& spec = config.spec;

@@ -61,6 +61,19 @@ Status set_lfm2_ffn(ConfigFields& fields, ModelSpec& spec) {
 
 }  // namespace
 
+// The limits of time steps hold in one of the two forms of the computation alone.
+Status refuse_time_step_limits(const ConfigFields& fields) {
+  const char* key = "time_step_limit";
+  const JsonValue* limits = fields.find(key);
+  if (limits == nullptr) return ok_status();
+  if (limits->is_array() && limits->size() == 2 && limits->elements()[0].number() == 0.0 &&
+      (limits->elements()[1].text() == "Infinity" ||
+       limits->elements()[1].text("__float__") == "Infinity")) {
+    return ok_status();
+  }
+  return unsupported("%s: %s, expected 0 and infinity", key, limits->shown().c_str());
+}
+
 Status set_mixers(const JsonValue& types, std::string_view state_name, LayerMixer state,
                   ModelSpec& spec) {
   if (!types.is_array() || types.size() != spec.n_layers) {

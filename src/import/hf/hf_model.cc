@@ -149,6 +149,7 @@ class HfModelMapper {
     if (model_.config_.multimodal || spec().has_delta_rule()) {
       prefixes.insert(prefixes.begin(), std::begin(kTextPrefixes), std::end(kTextPrefixes));
     }
+    if (!table_.other_prefix.empty()) prefixes.push_back(table_.other_prefix);
     for (const std::string_view prefix : prefixes) {
       prefix_ = prefix;
       if (is_there(prefix_ + std::string(table_.embedding[0].name))) return;
@@ -187,6 +188,7 @@ class HfModelMapper {
       case Presence::kHeadNorms: return config.head_norms;
       case Presence::kMixerBias: return config.mixer_bias;
       case Presence::kConvBias: return config.conv_bias;
+      case Presence::kScanNorm: return config.scan_norm;
       case Presence::kSequential: return !spec().parallel_block;
       case Presence::kOwnValues: return !spec().attention_of(layer).values_are_keys;
       case Presence::kDense: return !spec().has_experts(layer);
@@ -487,8 +489,8 @@ class HfModelMapper {
           "tie_word_embeddings: true; set it to false if the head is meant",
           name.c_str());
     }
-    spec().tied_head = equal;
-    if (equal) return ok_status();
+    spec().tied_head = equal && !model_.config_.factors.contains(TensorKind::kHead);
+    if (spec().tied_head) return ok_status();
     return map_tensor(model_.sections_.back(), 0, name, {TensorKind::kHead, ""});
   }
 
@@ -509,7 +511,7 @@ class HfModelMapper {
 
   // Returns whether the tensor belongs to a block behind the layers.
   bool is_of_further_tokens(std::string_view name) {
-    if (spec().has_delta_rule() && (name.starts_with("mtp.") || name.starts_with("model.mtp."))) {
+    if (spec().has_state() && (name.starts_with("mtp.") || name.starts_with("model.mtp."))) {
       return true;
     }
     const std::uint32_t n_layers = spec().n_layers;
@@ -621,7 +623,24 @@ Status HfModel::read_rows(SectionKind kind, std::uint32_t layer, std::size_t ten
   if (place.less_one) {
     for (float& gain : out) gain += 1.0F;
   }
+  multiply_rows(shape.kind, first_row, n_inputs, out);
   return place.decay_log ? make_decays(place, out) : ok_status();
+}
+
+// Multiplies rows by the factors of their matrix, if it has any.
+void HfModel::multiply_rows(TensorKind kind, std::uint32_t first_row, std::uint32_t n_cols,
+                            std::span<float> out) const {
+  const auto found = config_.factors.find(kind);
+  if (found == config_.factors.end()) return;
+  auto part = found->second.begin();
+  std::uint64_t end = part->n_rows;  // of the part
+  for (std::size_t r = 0; r * n_cols < out.size(); ++r) {
+    while (first_row + r >= end && part + 1 != found->second.end()) end += (++part)->n_rows;
+    for (float& weight : out.subspan(r * n_cols, n_cols)) {
+      weight *= part->first;
+      weight *= part->second;
+    }
+  }
 }
 
 // Turns logarithms into what is negated.
@@ -691,6 +710,9 @@ std::optional<BlockFormat> HfModel::kept_format(SectionKind kind, std::uint32_t 
   const Place& place = section(kind, layer).places[tensor];
   if (place.scales != nullptr) return block_format(QuantType::kMxfp4, 0);
   if (place.ternary != Place::Ternary::kNone) return block_format(QuantType::kTernaryRow, 0);
+  if (config_.factors.contains(section(kind, layer).tensors[tensor].kind)) {
+    return block_format(QuantType::kF32, 0);
+  }
   switch (place.stored->type) {
     case StoredType::kF16: return block_format(QuantType::kF16, 0);
     case StoredType::kBF16: return block_format(QuantType::kBF16, 0);

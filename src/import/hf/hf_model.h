@@ -91,6 +91,8 @@ class HfModel final : public ModelSource {
                   std::span<float> out) const;
   Status read_taps(const Place& place, std::span<float> out) const;
   Status make_decays(const Place& place, std::span<float> out) const;
+  void multiply_rows(TensorKind kind, std::uint32_t first_row, std::uint32_t n_cols,
+                     std::span<float> out) const;
   Status make_ternary(const Place& place, std::uint64_t field, std::span<float> out) const;
 
   std::string folder_;

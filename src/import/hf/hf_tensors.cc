@@ -4,6 +4,7 @@
 
 #include "base/check.h"
 #include "import/hf/hf_gemma4_tensors.h"
+#include "import/hf/hf_hybrid_tensors.h"
 #include "import/hf/hf_qwen35_tensors.h"
 #include "import/hf/hf_state_tensors.h"
 
@@ -699,6 +700,33 @@ constexpr TensorTable kTables[] = {
      "embed_out.weight"},
     {"starcoder2", "model.", "layers.", kEmbedTokens, kStarcoder2Layer, kStablelmFinal},
     {"mpt", "transformer.", "blocks.", kMptEmbedding, kMptLayer, kMptFinal},
+    {.architecture = "falcon-h1",
+     .base_prefix = "model.",
+     .layer_prefix = "layers.",
+     .embedding = kEmbedTokens,
+     .layer = {},
+     .final = kFalconH1Final,
+     .state_layer = kFalconH1Layer},
+    {.architecture = "nemotron_h",
+     .base_prefix = "backbone.",
+     .layer_prefix = "layers.",
+     .embedding = kNemotronEmbedding,
+     .layer = kNemotronLayer,
+     .final = kNemotronFinal,
+     .state_layer = kNemotronStateLayer,
+     .ffn_layer = kNemotronFfnLayer,
+     .other_prefix = "model."},
+    {.architecture = "nemotron_h_moe",
+     .base_prefix = "backbone.",
+     .layer_prefix = "layers.",
+     .embedding = kNemotronEmbedding,
+     .layer = kNemotronLayer,
+     .final = kNemotronFinal,
+     .experts = kNemotronExperts,
+     .stacked_experts = kNemotronStackedExperts,
+     .state_layer = kNemotronStateLayer,
+     .ffn_layer = kNemotronFfnLayer,
+     .other_prefix = "model."},
     {.architecture = "lfm2",
      .base_prefix = "model.",
      .layer_prefix = "layers.",

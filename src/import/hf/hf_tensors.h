@@ -58,6 +58,7 @@ enum class Presence : std::uint8_t {
   kHeadNorms,  // as HfConfig says
   kMixerBias,
   kConvBias,
+  kScanNorm,
   kSequential,        // not with ModelSpec::parallel_block
   kOwnValues,         // not where keys are values
   kDense,             // layers without experts
@@ -89,13 +90,16 @@ struct TensorTable {
   // number. Where the first of a model is missing, the other names are tried.
   std::span<const TensorPlace> experts = {};
   std::span<const TensorPlace> stacked_experts = {};
-  // Of layers with a state, in place of `layer`.
+  // Of layers with a state, in place of `layer`, and of layers that are an FFN alone.
   std::span<const TensorPlace> state_layer = {};
+  std::span<const TensorPlace> ffn_layer = {};
+  std::string_view other_prefix = {};  // in place of base_prefix in some files
 
   // Requires  layer < spec.n_layers
   std::span<const TensorPlace> places_of(const ModelSpec& spec,
                                          std::uint32_t index) const noexcept {
-    return spec.mixer_of(index) == LayerMixer::kAttention ? layer : state_layer;
+    if (spec.keeps_state(index)) return state_layer;
+    return spec.attends(index) ? layer : ffn_layer;
   }
 };
 
