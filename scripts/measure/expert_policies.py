@@ -8,9 +8,11 @@ accesses: token by token, layer by layer, the experts of a layer in ascending or
 in the cache as a whole; what is missing is read and takes the place of another. `belady` knows the
 future and evicts what is used last: no policy has more hits.
 
-`cyclic-H` is the policy of the engine with a half-life of H tokens (src/stream/expert_cache.h),
-which uses 8; `lrfu-H` is the same without regard to the order of layers. `segmented` keeps what was hit twice in a protected part of 80 %. `shares` gives each layer
-a cache of its own, sized by the hits that one more expert would have brought in the first quarter.
+`learned` is the policy of the engine (src/stream/expert_cache.h): it learns from the text which
+experts are used again. `cyclic-H` expects uses at their rate, with a half-life of H tokens; `lrfu-H`
+is that without regard to the order of layers. `segmented` keeps what was hit twice in a protected part of 80 %.
+`shares` gives each layer a cache of its own, sized by the hits that one more expert would have
+brought in the first quarter.
 
 Example: expert_policies.py routings.txt --resident 25 50 75
 """
@@ -22,6 +24,7 @@ import sys
 from collections import OrderedDict, defaultdict
 
 WARM_UP = 64  # tokens before the figures are taken: the cache is cold
+ENGINE_HALF_LIFE = 24  # tokens, of the rates of uses
 
 
 def read(path):
@@ -151,6 +154,85 @@ class Cyclic:
         return hit
 
 
+class Learned:
+    """The expert that is expected to be used last leaves. The chance of a use in a token is learned:
+    it is the share of those experts used that had been used as lately and as often."""
+
+    N_AGES = 8
+    N_RATES = 10
+    PRIOR = 20.0
+    FORGET = 0.99  # a token
+
+    def __init__(self, capacity, n_layers, n_experts, half_life=ENGINE_HALF_LIFE):
+        self.capacity = capacity
+        self.n_layers = n_layers
+        self.n_experts = n_experts
+        self.keep = 2 ** (-1 / half_life)
+        n = n_layers * n_experts
+        self.rates = [0.0] * n
+        self.last = [-(1 << 20)] * n
+        self.cells = [self.N_AGES * self.N_RATES - 1] * n
+        self.seen = [0.0] * (self.N_AGES * self.N_RATES)
+        self.used = list(self.seen)
+        self.waits = self.waits_of_cells()
+        self.of_expert = [self.waits[-1]] * n
+        self.kept = set()
+
+    def waits_of_cells(self):
+        waits = []
+        for cell, (seen, used) in enumerate(zip(self.seen, self.used)):
+            guess = 2 ** -((cell % self.N_RATES + 0.5) / 1.5)
+            waits.append((seen + self.PRIOR) / (used + self.PRIOR * guess))
+        return waits
+
+    def start_token(self):
+        self.waits = self.waits_of_cells()
+        self.seen = [seen * self.FORGET for seen in self.seen]
+        self.used = [used * self.FORGET for used in self.used]
+
+    def start_layer(self, t, layer, experts):
+        chosen = set(experts)
+        for e in range(self.n_experts):
+            i = layer * self.n_experts + e
+            self.seen[self.cells[i]] += 1
+            self.rates[i] *= self.keep
+            if e in chosen:
+                self.used[self.cells[i]] += 1
+                self.rates[i] += 1 - self.keep
+                self.last[i] = t
+            age = min((t + 1 - self.last[i]).bit_length() - 1, self.N_AGES - 1)
+            rate = int(-1.5 * math.log2(max(self.rates[i], 1e-9)))
+            self.cells[i] = age * self.N_RATES + min(rate, self.N_RATES - 1)
+            self.of_expert[i] = self.waits[self.cells[i]]
+
+    def replay(self, tokens, warm_up):
+        """Returns the hit rate behind the first tokens."""
+        hits = n = 0
+        for t, layers in enumerate(tokens):
+            self.start_token()
+            for layer, experts in enumerate(layers):
+                if not experts:
+                    continue
+                self.start_layer(t, layer, experts)
+                for expert in experts:
+                    hit = self.use(layer, layer * self.n_experts + expert)
+                    if t >= warm_up:
+                        hits += hit
+                        n += 1
+        return hits / n
+
+    def use(self, layer, i):
+        if i in self.kept:
+            return True
+        if len(self.kept) >= self.capacity:
+            to_next = [((own - layer) % self.n_layers or self.n_layers) / self.n_layers
+                       for own in range(self.n_layers)]
+            self.kept.remove(max(self.kept, key=lambda other: self.of_expert[other] +
+                                 to_next[other // self.n_experts]))
+        self.kept.add(i)
+        return False
+
+
 class Segmented:
     """LRU in two parts: a second hit protects."""
 
@@ -255,7 +337,8 @@ def compare(tokens, n_experts, percent):
     rates = {"lru": hit_rate(Lru(capacity), pairs, warm_up)}
     for half_life in (1, 2, 4, 8, 16, 32, 64, 128):
         rates[f"lrfu-{half_life}"] = hit_rate(Lrfu(capacity, half_life), pairs, warm_up)
-    for half_life in (2, 4, 8, 16, 32):
+    rates["learned"] = Learned(capacity, len(tokens[0]), n_experts).replay(tokens, warm_up)
+    for half_life in (2, 4, 8, 16, 32, 64):
         policy = Cyclic(capacity, half_life, len(tokens[0]))
         rates[f"cyclic-{half_life}"] = hit_rate(policy, pairs, warm_up)
     rates["lfu"] = hit_rate(Lrfu(capacity, math.inf), pairs, warm_up)
@@ -285,8 +368,8 @@ def main():
             print(f"{name:>10}" + "".join(f"{100 * table[p][name]:9.1f}" for p in table))
         for percent, rates in table.items():
             best = max(rate for name, rate in rates.items() if name != "belady")
-            print(f"{percent:g} %: cyclic-8 has {100 * rates['cyclic-8'] / best:.1f} % of the best "
-                  f"online policy's hits, {100 * rates['cyclic-8'] / rates['belady']:.1f} % of "
+            print(f"{percent:g} %: learned has {100 * rates['learned'] / best:.1f} % of the best "
+                  f"online policy's hits, {100 * rates['learned'] / rates['belady']:.1f} % of "
                   "Belady's")
     return 0
 

@@ -83,6 +83,25 @@ class Policies(unittest.TestCase):
             for gone in before - policy.kept:
                 self.assertLessEqual(scores[gone], min(scores[k] for k in before & policy.kept) + 1e-9)
 
+    def test_what_is_learned_follows_age_or_frequency(self):
+        rng = random.Random(6)
+        for by_age in (True, False):
+            tokens = []
+            last = [0, 1, 2, 3]
+            for _ in range(1200):
+                experts = set()
+                for i in range(4):
+                    usual = last[i] if by_age else rng.randrange(10)
+                    experts.add(rng.randrange(64) if rng.randrange(3) == 0 else usual)
+                tokens.append([sorted(experts)])
+                if len(experts) == 4:
+                    last = sorted(experts)
+            pairs = list(expert_policies.accesses(tokens))
+            learned = expert_policies.Learned(12, 1, 64).replay(tokens, 300)
+            short = expert_policies.hit_rate(expert_policies.Cyclic(12, 1, 1), pairs, 300)
+            long = expert_policies.hit_rate(expert_policies.Cyclic(12, 64, 1), pairs, 300)
+            self.assertGreater(learned, max(short, long) - 0.02, by_age)
+
     def test_lru_flushes_itself_where_a_token_needs_more(self):
         tokens = [[[0, 1], [0, 1]]] * 100
         pairs = list(expert_policies.accesses(tokens))

@@ -3,6 +3,7 @@
 #include "stream/expert_cache.h"
 
 #include <algorithm>
+#include <bit>
 #include <cmath>
 #include <utility>
 
@@ -11,22 +12,29 @@
 namespace qsf {
 namespace {
 
-// Beyond this all scores are scaled down, so that they stay finite.
-constexpr double kLargestUnit = 0x1p500;
+// What a pass counts in the groups when the next one is learned.
+constexpr float kForget = 0.99F;
+// Before anything is learned, every group counts as having been seen so often with the uses that
+// its rate promises.
+constexpr float kPriorSeen = 20.0F;
+
+// Groups of rates in each halving.
+constexpr float kRatesByHalving = 1.5F;
 
 }  // namespace
 
 ExpertCache::ExpertCache(std::span<const std::uint64_t> expert_bytes,
                          std::uint32_t experts_per_layer, std::vector<Slot> slots,
-                         std::uint32_t read_once_slots, double half_life)
+                         std::uint32_t read_once_slots)
     : experts_(expert_bytes.size()),
       experts_per_layer_(experts_per_layer),
       n_layers_(static_cast<std::uint32_t>(expert_bytes.size()) / experts_per_layer),
       slots_(std::move(slots)),
       n_slots_(static_cast<std::uint32_t>(slots_.size())),
-      read_once_slots_(read_once_slots),
-      growth_(std::exp2(1.0 / half_life)) {
+      read_once_slots_(read_once_slots) {
+  expect_waits();
   for (std::size_t i = 0; i < experts_.size(); ++i) {
+    experts_[i].wait = groups_[experts_[i].group].wait;
     experts_[i].bytes = expert_bytes[i];
     largest_bytes_ = std::max(largest_bytes_, expert_bytes[i]);
   }
@@ -41,18 +49,56 @@ std::uint64_t ExpertCache::heap_bytes(std::uint32_t n_experts, std::uint32_t n_s
 }
 
 void ExpertCache::start_pass() noexcept {
+  ++pass_;
   for (Expert& expert : experts_) expert.wanted = false;
-  unit_ *= growth_;
-  if (unit_ < kLargestUnit) return;
-  for (Expert& expert : experts_) expert.score /= unit_;
-  unit_ = 1.0;
+  expect_waits();
+  for (Group& group : groups_) {
+    group.seen *= kForget;
+    group.used *= kForget;
+  }
 }
 
-void ExpertCache::want(ExpertId id, float heat) noexcept {
-  Expert& expert = experts_[id];
+void ExpertCache::expect_waits() noexcept {
+  for (std::uint32_t i = 0; i < kGroups; ++i) {
+    Group& group = groups_[i];
+    const float steps = static_cast<float>(i % kRates) + 0.5F;
+    const float prior_used = kPriorSeen * std::exp2(-steps / kRatesByHalving);
+    group.wait = (group.seen + kPriorSeen) / (group.used + prior_used);
+  }
+}
+
+void ExpertCache::want(std::uint32_t layer, std::span<const ExpertUse> uses) noexcept {
+  learn(layer, uses);
+  const std::span<Expert> of_layer =
+      std::span(experts_).subspan(std::size_t{layer} * experts_per_layer_, experts_per_layer_);
+  const float keep = static_cast<float>(std::exp2(-1.0 / kRateHalfLife));
+  auto use = uses.begin();
+  for (std::uint32_t e = 0; e < experts_per_layer_; ++e) {
+    Expert& expert = of_layer[e];
+    expert.rate *= keep;
+    if (use != uses.end() && use->expert == e) want_one(expert, (use++)->heat);
+    expert.group = group_of(expert);
+    expert.wait = groups_[expert.group].wait;
+  }
+}
+
+// Counts which experts a layer uses, by the groups that they were in before. Prompts teach nothing:
+// they use nearly all.
+void ExpertCache::learn(std::uint32_t layer, std::span<const ExpertUse> uses) noexcept {
+  if (std::ranges::none_of(uses, &ExpertUse::generates)) return;
+  const std::size_t first = std::size_t{layer} * experts_per_layer_;
+  for (std::uint32_t e = 0; e < experts_per_layer_; ++e)
+    groups_[experts_[first + e].group].seen += 1;
+  for (const ExpertUse& use : uses) {
+    if (use.generates) groups_[experts_[first + use.expert].group].used += 1;
+  }
+}
+
+void ExpertCache::want_one(Expert& expert, float heat) noexcept {
   expert.wanted = true;
-  expert.score += static_cast<double>(heat) * unit_;
+  expert.rate += static_cast<float>(1.0 - std::exp2(-1.0 / kRateHalfLife)) * heat;
   const bool read_once = heat == 0.0F;
+  if (!read_once) expert.last_pass = pass_;
   if (expert.slot == kNoExpertSlot) {
     expert.read_once = read_once;
   } else if (expert.read_once && !read_once) {
@@ -61,13 +107,23 @@ void ExpertCache::want(ExpertId id, float heat) noexcept {
   }
 }
 
-// Returns the passes until an expert is used again, as seen from a layer that runs now. A score
-// that stays the same from pass to pass is that of `rate` uses a pass.
-double ExpertCache::expected_wait(ExpertId id, std::uint32_t layer) const noexcept {
-  const double rate = experts_[id].score / unit_ * (1.0 - 1.0 / growth_);
+// Returns the group of an expert in the next pass.
+std::uint8_t ExpertCache::group_of(const Expert& expert) const noexcept {
+  const std::uint32_t passes = pass_ + 1 - expert.last_pass;
+  const std::uint32_t age = expert.last_pass == 0
+                                ? kAges - 1
+                                : std::min<std::uint32_t>(std::bit_width(passes), kAges) - 1;
+  constexpr float kLeast = 1e-9F;
+  const float halvings = -std::log2(std::max(expert.rate, kLeast));
+  const float rate = std::clamp(halvings * kRatesByHalving, 0.0F, static_cast<float>(kRates - 1));
+  return static_cast<std::uint8_t>(age * kRates + static_cast<std::uint32_t>(rate));
+}
+
+// Returns the passes until an expert is used again, as seen from a layer that runs now.
+float ExpertCache::expected_wait(ExpertId id, std::uint32_t layer) const noexcept {
   const std::uint32_t own = id / experts_per_layer_;
   const std::uint32_t layers_to_go = own > layer ? own - layer : own + n_layers_ - layer;
-  return 1.0 / rate + static_cast<double>(layers_to_go) / n_layers_;
+  return experts_[id].wait + static_cast<float>(layers_to_go) / static_cast<float>(n_layers_);
 }
 
 ExpertSlot ExpertCache::find_slot(ExpertId id) const noexcept {
@@ -76,7 +132,7 @@ ExpertSlot ExpertCache::find_slot(ExpertId id) const noexcept {
   const bool from_read_once = expert.read_once && n_read_once_ >= read_once_slots_;
   const std::uint32_t layer = id / experts_per_layer_;
   ExpertSlot best = kNoExpertSlot;
-  double longest = 0.0;
+  float longest = 0.0F;
   ExpertSlot last_wanted = kNoExpertSlot;  // wanted later than this one: it is read once more
   for (ExpertSlot s = 0; s < slots_.size(); ++s) {
     const Slot& slot = slots_[s];
@@ -92,7 +148,7 @@ ExpertSlot ExpertCache::find_slot(ExpertId id) const noexcept {
       }
       continue;
     }
-    const double wait = expected_wait(slot.expert, layer);
+    const float wait = expected_wait(slot.expert, layer);
     if (best != kNoExpertSlot && wait <= longest) continue;
     best = s;
     longest = wait;
@@ -120,7 +176,7 @@ ExpertSlot ExpertCache::slot_to_drop() const noexcept {
     if (slots_[s].bytes >= largest_bytes_ && n_largest_ <= kLeastExpertSlots) continue;
     if (id == kNoExpert) return s;
     if (!can_leave(id)) continue;
-    if (best == kNoExpertSlot || experts_[id].score < experts_[slots_[best].expert].score) best = s;
+    if (best == kNoExpertSlot || experts_[id].wait > experts_[slots_[best].expert].wait) best = s;
   }
   return best;
 }

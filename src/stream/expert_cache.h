@@ -3,22 +3,25 @@
 // ExpertCache: which experts of a mixture of experts are in memory, and which one leaves next.
 //
 // An expert is in a slot as a whole or not at all. The one that is expected to be used last leaves.
-// How often an expert is used follows from its score: the sum of its uses, each halved with every
-// `half_life` passes since (LRFU: a half-life near 0 is LRU, an endless one LFU). Ages count
-// passes, not uses, so that early layers do not push out late ones; and as layers come round in
-// order, of two experts that are used alike the one whose layer was just run waits longer.
+// Its chance of a use in a pass is learned from the texts: of the experts that had been used as
+// lately and as often, the share that a pass then used. Some models return to the experts of the
+// last tokens, others to those of the whole text, and no fixed weight of age against frequency
+// suits both. Ages count passes, not uses, so that early layers do not push out late ones; and as
+// layers come round in order, of two experts with the same chance the one whose layer was just run
+// waits longer.
 //
 // A prompt uses nearly every expert once. Those that its last rows did not choose are read-once:
 // a few slots are enough for all of them, and the experts of the texts that are being written stay.
 //
 // It holds no bytes and reads nothing: TileSchedule does.
 //
-// Based on: Lee et al., "LRFU: a spectrum of policies that subsumes the least recently used and
-// least frequently used policies", IEEE Transactions on Computers 50 (12), 2001.
+// Based on: Beckmann, Chen and Cidon, "LHD: improving cache hit rate by maximizing hit density",
+// NSDI 2018 (classes of objects whose hits are counted), with ages in passes.
 
 #ifndef QSF_STREAM_EXPERT_CACHE_H_
 #define QSF_STREAM_EXPERT_CACHE_H_
 
+#include <array>
 #include <cstdint>
 #include <span>
 #include <vector>
@@ -33,8 +36,6 @@ inline constexpr ExpertSlot kNoExpertSlot = 0xFFFFFFFFU;
 
 // Fewest slots: one in use, two being read.
 inline constexpr std::uint32_t kLeastExpertSlots = 3;
-// Passes in which the weight of a use halves; docs/decisions/050-expert-cache.md compares others.
-inline constexpr double kExpertHalfLife = 8.0;
 
 // The use of an expert by the rows of a pass.
 struct ExpertUse {
@@ -60,7 +61,7 @@ class ExpertCache {
   // Shapes    expert_bytes [layers * experts_per_layer]
   // Requires  every slot's expert fits it
   ExpertCache(std::span<const std::uint64_t> expert_bytes, std::uint32_t experts_per_layer,
-              std::vector<Slot> slots, std::uint32_t read_once_slots, double half_life);
+              std::vector<Slot> slots, std::uint32_t read_once_slots);
 
   static std::uint64_t heap_bytes(std::uint32_t n_experts, std::uint32_t n_slots) noexcept;
 
@@ -68,10 +69,12 @@ class ExpertCache {
   ExpertSlot slot_of(ExpertId id) const noexcept { return experts_[id].slot; }
   const Slot& slot(ExpertSlot slot) const noexcept { return slots_[slot]; }
 
-  // Starts a pass: every score counts less, and no expert is wanted.
+  // Starts a pass: no expert is wanted.
   void start_pass() noexcept;
-  // The pass will use an expert. It stays until done(), where there is another one to leave.
-  void want(ExpertId id, float heat) noexcept;
+  // The pass will use these experts of a layer. Each stays until done(), where there is another one
+  // to leave.
+  // Requires  ascending
+  void want(std::uint32_t layer, std::span<const ExpertUse> uses) noexcept;
   void done(ExpertId id) noexcept { experts_[id].wanted = false; }
   bool is_wanted(ExpertId id) const noexcept { return experts_[id].wanted; }
   // A read or a user of one of its tiles: it stays until as many release().
@@ -92,17 +95,35 @@ class ExpertCache {
 
  private:
   struct Expert {
-    double score = 0.0;  // in units of unit_
     std::uint64_t bytes = 0;
     ExpertSlot slot = kNoExpertSlot;
     std::uint32_t holds = 0;
+    std::uint32_t last_pass = 0;  // that used it; 0: none
+    float rate = 0.0F;            // of uses a pass, each halved in kRateHalfLife passes
+    float wait = 0.0F;  // passes until it is used, as expected when its layer was last run
+    std::uint8_t group = kGroups - 1;
     bool wanted = false;
     bool read_once = false;
   };
+  // Experts that were used as lately and as often, and how they fared: as sums in which a pass
+  // counts less than the one after it.
+  struct Group {
+    float seen = 0.0F;  // by passes that ran their layer
+    float used = 0.0F;
+    float wait = 0.0F;  // passes until a use, in the current pass
+  };
+  static constexpr std::uint32_t kAges = 8;    // each twice the one before
+  static constexpr std::uint32_t kRates = 10;  // three in each quarter of the one before
+  static constexpr std::uint32_t kGroups = kAges * kRates;
+  static constexpr double kRateHalfLife = 24.0;
+  void expect_waits() noexcept;
+  std::uint8_t group_of(const Expert& expert) const noexcept;
+  void learn(std::uint32_t layer, std::span<const ExpertUse> uses) noexcept;
+  void want_one(Expert& expert, float heat) noexcept;
   bool can_leave(ExpertId id) const noexcept {
     return experts_[id].holds == 0 && !experts_[id].wanted;
   }
-  double expected_wait(ExpertId id, std::uint32_t layer) const noexcept;
+  float expected_wait(ExpertId id, std::uint32_t layer) const noexcept;
 
   std::vector<Expert> experts_;
   std::uint32_t experts_per_layer_ = 1;
@@ -113,8 +134,8 @@ class ExpertCache {
   std::uint32_t n_slots_ = 0;        // not dropped
   std::uint32_t n_read_once_ = 0;    // in slots
   std::uint32_t read_once_slots_ = 0;
-  double growth_ = 1.0;  // of a use's weight from pass to pass
-  double unit_ = 1.0;    // the weight of a use in this pass
+  std::uint32_t pass_ = 0;
+  std::array<Group, kGroups> groups_;
 };
 
 }  // namespace qsf

@@ -28,7 +28,7 @@ ExpertCache make_expert_cache(const TileTable& table, std::uint64_t read_once_by
   const std::uint64_t read_once_slots = std::max<std::uint64_t>(
       kLeastExpertSlots, std::min(by_bytes, table.expert_slots().size() / 8));
   return {table.expert_bytes(), table.reader().spec().n_experts, table.expert_slots(),
-          static_cast<std::uint32_t>(read_once_slots), kExpertHalfLife};
+          static_cast<std::uint32_t>(read_once_slots)};
 }
 
 }  // namespace
@@ -373,9 +373,9 @@ void TileSchedule::want_experts(std::uint32_t section, std::span<const ExpertUse
     const bool is_hit = experts_.slot_of(expert) != kNoExpertSlot;
     ++(use.generates ? stats_.experts_used : stats_.experts_prompted);
     if (!is_hit) ++(use.generates ? stats_.experts_missed : stats_.experts_prompt_missed);
-    experts_.want(expert, use.heat);
     wanted_.push_back(expert);
   }
+  experts_.want(section - 1, uses);
   wake_readers();
 }
 
