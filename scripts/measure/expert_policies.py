@@ -34,7 +34,7 @@ def read(path):
         if file.readline().strip() != "qsf-routing 1":
             sys.exit(f"{path}: expected a file of qsf bench --record-routing")
         for line in file:
-            role, layer, *words = line.split(";")[0].split()
+            role, layer, *words = line.split(">")[0].split(";")[0].split()
             if role == "g":
                 rows[int(layer)].append(sorted(int(word.split(":")[0]) for word in words))
     if not rows:

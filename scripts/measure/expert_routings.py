@@ -9,6 +9,10 @@ hundred tokens), the sentence (some ten tokens), and the token alone. The four w
 are fitted to what was published of a model: how often a choice comes again with the next token and
 within eight, and the hit rate of an LRU cache (`--check` prints them).
 
+The routers of random weights guess nothing either, so the file also has guesses of each choice: the
+experts with the largest scores after noise, as much of it as makes the published share of guesses
+come true.
+
 The file is one that `qsf bench --routing` reads.
 
 Example: expert_routings.py --profile qwen3-30b --tokens 512 routings.txt
@@ -35,11 +39,19 @@ PROFILES = {
 }
 
 
+# Standard deviation of the noise in guesses, beside scores with one of about 1.8. Published for the
+# next layer's router on this layer's rows: 66 to 88 % of the choices are among as many guesses
+# (BigMoeOnEdge, issue 9), 77 % where the shared expert's output is added (JustVugg/colibri, pull
+# request 200).
+GUESS_NOISE = 0.5
+
+
 class Layer:
     """The scores of a layer's experts as they drift."""
 
-    def __init__(self, rng, n_experts, weights, lengths):
+    def __init__(self, rng, noise, n_experts, weights, lengths):
         self.rng = rng
+        self.noise = noise
         self.weights = weights
         self.keep = [math.exp(-1 / length) for length in lengths]
         self.fresh = [math.sqrt(1 - keep * keep) for keep in self.keep]
@@ -48,6 +60,7 @@ class Layer:
         self.sentence = [rng.gauss(0, 1) for _ in range(n_experts)]
 
     def choose(self, n_used):
+        """Returns the experts of the next token and the guesses of them, the best first."""
         gauss = self.rng.gauss
         scores = []
         popular, of_topic, of_sentence, of_token = self.weights
@@ -60,23 +73,37 @@ class Layer:
                 + of_sentence * self.sentence[e]
                 + of_token * gauss(0, 1)
             )
-        return heapq.nlargest(n_used, range(len(scores)), key=scores.__getitem__)
+        guesses = [score + GUESS_NOISE * self.noise.gauss(0, 1) for score in scores]
+        return [heapq.nlargest(n_used, range(len(scores)), key=by.__getitem__)
+                for by in (scores, guesses)]
 
 
 def generate(profile, n_tokens, seed):
-    """Returns the experts of every token: [tokens][layers][used], the best first."""
+    """Returns the experts of every token, and the guesses of them: [tokens][layers][used] each, the
+    best first."""
     n_layers, n_experts, n_used, weights, lengths = profile
     rng = random.Random(seed)
-    layers = [Layer(rng, n_experts, weights, lengths) for _ in range(n_layers)]
-    return [[layer.choose(n_used) for layer in layers] for _ in range(n_tokens)]
+    noise = random.Random(seed + 1)
+    layers = [Layer(rng, noise, n_experts, weights, lengths) for _ in range(n_layers)]
+    both = [[layer.choose(n_used) for layer in layers] for _ in range(n_tokens)]
+    return tuple([[of_layer[part] for of_layer in of_token] for of_token in both]
+                 for part in (0, 1))
 
 
-def write(path, tokens):
+def write(path, tokens, guesses):
     with open(path, "w", encoding="ascii") as file:
         file.write("qsf-routing 1\n")
-        for layers in tokens:
-            for layer, experts in enumerate(layers):
-                file.write(f"g {layer} {' '.join(map(str, experts))}\n")
+        for layers, guessed in zip(tokens, guesses):
+            for layer, (experts, of_layer) in enumerate(zip(layers, guessed)):
+                file.write(f"g {layer} {' '.join(map(str, experts))}"
+                           f" > {' '.join(map(str, of_layer))}\n")
+
+
+def recall(tokens, guesses):
+    """The share of choices that were guessed."""
+    pairs = [(set(experts), set(guessed)) for layers, of_token in zip(tokens, guesses)
+             for experts, guessed in zip(layers, of_token)]
+    return sum(len(a & b) for a, b in pairs) / sum(len(a) for a, _ in pairs)
 
 
 def returns(tokens, within):
@@ -104,13 +131,14 @@ def main():
         parser.error("--tokens: at least 16")
     if options.file is None and not options.check:
         parser.error("name a file, or give --check")
-    tokens = generate(PROFILES[options.profile], options.tokens, options.seed)
+    tokens, guesses = generate(PROFILES[options.profile], options.tokens, options.seed)
     if options.file is not None:
-        write(options.file, tokens)
+        write(options.file, tokens, guesses)
     if options.check:
         print(
             f"{options.profile}: {100 * returns(tokens, 1):.1f} % of the choices come again with "
-            f"the next token, {100 * returns(tokens, 8):.1f} % within eight"
+            f"the next token, {100 * returns(tokens, 8):.1f} % within eight; "
+            f"{100 * recall(tokens, guesses):.1f} % are guessed"
         )
     return 0
 

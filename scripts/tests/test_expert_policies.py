@@ -112,10 +112,10 @@ class Policies(unittest.TestCase):
 
 class Routings(unittest.TestCase):
     def test_files_are_read_back(self):
-        tokens = expert_routings.generate((3, 10, 2, (1, 1, 1, 1), (50, 5)), 20, 1)
+        tokens, guesses = expert_routings.generate((3, 10, 2, (1, 1, 1, 1), (50, 5)), 20, 1)
         with tempfile.TemporaryDirectory() as folder:
             path = os.path.join(folder, "routings.txt")
-            expert_routings.write(path, tokens)
+            expert_routings.write(path, tokens, guesses)
             read = expert_policies.read(path)
             self.assertEqual(read, [[sorted(experts) for experts in layers] for layers in tokens])
             with open(path, "w", encoding="ascii") as file:
@@ -127,20 +127,24 @@ class Routings(unittest.TestCase):
         with tempfile.TemporaryDirectory() as folder:
             path = os.path.join(folder, "routings.txt")
             with open(path, "w", encoding="ascii") as file:
-                file.write("qsf-routing 1\np 1 3:0.5 2:0.4 ; 1:0.1\ng 1 5:0.5 4:0.4 ; 1:0.1\n")
+                file.write("qsf-routing 1\np 1 3:0.5 2:0.4 ; 1:0.1\ng 1 5:0.5 4:0.4 ; 1:0.1 > 4 2\n")
             self.assertEqual(expert_policies.read(path), [[[], [4, 5]]])
 
     def test_choices_are_distinct_experts_and_return_as_published(self):
         profile = expert_routings.PROFILES["qwen3-30b"]
         few = (2,) + profile[1:]
-        tokens = expert_routings.generate(few, 400, 4)
+        tokens, guesses = expert_routings.generate(few, 400, 4)
         for layers in tokens:
             for experts in layers:
                 self.assertEqual(len(set(experts)), 8)
                 self.assertLess(max(experts), 128)
+        for layers in guesses:
+            for experts in layers:
+                self.assertEqual(len(set(experts)), 8)
         self.assertAlmostEqual(expert_routings.returns(tokens, 1), 0.48, delta=0.06)
         self.assertAlmostEqual(expert_routings.returns(tokens, 8), 0.81, delta=0.05)
-        again = expert_routings.generate(few, 400, 4)
+        self.assertAlmostEqual(expert_routings.recall(tokens, guesses), 0.77, delta=0.03)
+        again, _ = expert_routings.generate(few, 400, 4)
         self.assertEqual(tokens, again)
 
 

@@ -84,6 +84,7 @@ TEST_F(ExpertsEngineTest, EveryBudgetCutAndCompanyGivesTheSameBits) {
   const std::string saved = path_ + ".session";
   const std::uint64_t least = least_budget();
   std::uint32_t n_slots = 0;
+  std::uint64_t n_prefetched = 0;
   for (const std::uint64_t more : {0, 5, 12}) {
     SCOPED_TRACE("budget " + std::to_string(least / kMB + more) + " MB");
     const auto engine = open(options(least + more * kMB));
@@ -109,7 +110,9 @@ TEST_F(ExpertsEngineTest, EveryBudgetCutAndCompanyGivesTheSameBits) {
     const PagerStats stats = engine->pager_stats();
     EXPECT_GT(stats.experts_missed + stats.experts_prompt_missed, 0U);
     EXPECT_GT(stats.experts_used, 0U);
+    n_prefetched += stats.experts_prefetched;
   }
+  EXPECT_GT(n_prefetched, 0U);
   std::filesystem::remove(saved);
 }
 

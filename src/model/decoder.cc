@@ -262,6 +262,7 @@ void Decoder::begin(const Pass& pass, std::uint32_t first, std::uint32_t last) {
   output_rows_.clear();
   counts_ = {.n_prompt = 0, .n_rows = static_cast<std::uint32_t>(pass.rows.size())};
   output_counts_ = {};
+  last_layer_ = last;
   for (std::uint32_t i = 0; i < counts_.n_rows; ++i) {
     const bool prompt = pass.rows[i].role == RowRole::kPrompt;
     if (prompt) ++counts_.n_prompt;

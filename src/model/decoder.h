@@ -148,6 +148,8 @@ class Decoder {
   Status short_conv(const Pass& pass, const LayerWeights& w, std::uint32_t layer, Buffer in);
   Status ffn(const Pass& pass, const LayerWeights& w, Buffer in);
   Status route(const Pass& pass, const LayerWeights& w, Buffer in);
+  Status score_experts(const Pass& pass, const LayerWeights& w, Buffer in);
+  Status guess_experts(const Pass& pass, const LayerWeights& w, const Buffer* added);
   Status run_shared_expert(const Pass& pass, const LayerWeights& w, Buffer in);
   Status run_experts(const Pass& pass, const LayerWeights& w, Buffer in);
   Status multiply_experts(const Pass& pass, const LayerWeights& w, Buffer in);
@@ -199,6 +201,7 @@ class Decoder {
   std::uint32_t last_place_;          // of a query among the positions that it may see
   std::vector<std::uint32_t> output_rows_;   // rows of the pass with logits
   RowCounts counts_;                         // of the pass
+  std::uint32_t last_layer_ = 0;             // of the pass, exclusive
   RowCounts output_counts_;                  // of output_rows_
   std::uint32_t logit_rows_;                 // of the logits buffer
   bool norms_rows_;                          // has_row_norms()

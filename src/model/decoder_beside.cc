@@ -20,6 +20,7 @@ Status Decoder::run_experts_beside(const Pass& pass, const LayerWeights& w, Buff
   const Product down = {&w.down, w.down_bias, buffers_.dense};
   QSF_RETURN_IF_ERROR(multiply(pass, OperatorKind::kDown, activated(), {&down, 1}, {}));
   norm(buffers_.dense, buffers_.dense, w.dense_post_norm, {});
+  QSF_RETURN_IF_ERROR(guess_experts(pass, w, &buffers_.dense));
   norm(buffers_.hidden, buffers_.normed, w.expert_norm, {});
   backend_.clear(buffers_.projected);
   QSF_RETURN_IF_ERROR(multiply_experts(pass, w, buffers_.normed));

@@ -27,6 +27,8 @@ Status Decoder::run_experts(const Pass& pass, const LayerWeights& w, Buffer in) 
   } else {  // while missing experts are read
     QSF_RETURN_IF_ERROR(run_shared_expert(pass, w, in));
   }
+  const Buffer* const shared = w.shared_up.rows == 0 ? nullptr : &buffers_.projected;
+  QSF_RETURN_IF_ERROR(guess_experts(pass, w, shared));
   QSF_RETURN_IF_ERROR(multiply_experts(pass, w, in));
   if (!w.ffn_post_norm.empty()) {
     norm(buffers_.projected, buffers_.projected, w.ffn_post_norm, {});
@@ -44,14 +46,19 @@ Status Decoder::multiply_experts(const Pass& pass, const LayerWeights& w, Buffer
   return ok_status();
 }
 
-// Chooses the experts of every row, and announces them to the pager.
-Status Decoder::route(const Pass& pass, const LayerWeights& w, Buffer in) {
+// scores = router in
+Status Decoder::score_experts(const Pass& pass, const LayerWeights& w, Buffer in) {
   const Product scores = {&w.router, w.router_bias, buffers_.scores};
   const float scale =
       w.router_norm.empty() ? 1.0F : 1.0F / std::sqrt(static_cast<float>(spec_.hidden));
   QSF_RETURN_IF_ERROR(multiply(pass, OperatorKind::kRouter, in, {&scores, 1},
                                {.activation = {}, .scale = scale, .add_to = {}}));
-  QSF_RETURN_IF_ERROR(backend_.wait());
+  return backend_.wait();
+}
+
+// Chooses the experts of every row, and announces them to the pager.
+Status Decoder::route(const Pass& pass, const LayerWeights& w, Buffer in) {
+  QSF_RETURN_IF_ERROR(score_experts(pass, w, in));
   expert_rows_.clear();
   for (std::uint32_t row = 0; row < counts_.n_rows; ++row) {
     const std::span<const float> of_row =

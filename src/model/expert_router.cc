@@ -86,6 +86,8 @@ ExpertRows::ExpertRows(const ModelSpec& spec, std::uint32_t max_rows)
   weights_.resize(most);
   heats_.resize(spec.n_experts == 0 ? 0 : max_rows);
   uses_.reserve(spec.n_experts);
+  guesses_.reserve(std::size_t{kMostGuessedRows} * n_used_);
+  ranked_guesses_.reserve(std::size_t{kMostGuessedRows} * n_used_);
   if (needs_sums(spec)) sums_.resize(spec.n_experts);
 }
 
@@ -93,6 +95,8 @@ std::uint64_t ExpertRows::heap_bytes(const ModelSpec& spec, std::uint32_t max_ro
   if (spec.n_experts == 0) return 0;
   const std::uint64_t most = std::uint64_t{max_rows} * spec.n_experts_used;
   return most * (sizeof(ExpertChoice) + sizeof(std::uint32_t) + sizeof(float)) +
+         std::uint64_t{kMostGuessedRows} * spec.n_experts_used *
+             (sizeof(ExpertChoice) + sizeof(ExpertGuess)) +
          max_rows * sizeof(float) + spec.n_experts * (sizeof(std::uint32_t) + sizeof(ExpertUse)) +
          sizeof(std::uint32_t) + (needs_sums(spec) ? spec.n_experts * sizeof(float) : 0);
 }
@@ -106,6 +110,34 @@ std::span<ExpertChoice> ExpertRows::add(std::span<const float> scores,
   QSF_DCHECK(choices_.size() + n_used_ <= rows_.size());
   choices_.resize(choices_.size() + n_used_);
   const std::span<ExpertChoice> chosen = std::span(choices_).last(n_used_);
+  choose(scores, corrections, chosen);
+  return chosen;
+}
+
+std::span<ExpertChoice> ExpertRows::add_guess(std::span<const float> scores,
+                                              std::span<const float> corrections) {
+  QSF_DCHECK(guesses_.size() + n_used_ <= guesses_.capacity());
+  guesses_.resize(guesses_.size() + n_used_);
+  const std::span<ExpertChoice> guessed = std::span(guesses_).last(n_used_);
+  choose(scores, corrections, guessed);
+  return guessed;
+}
+
+std::span<const ExpertGuess> ExpertRows::rank_guesses() {
+  ranked_guesses_.clear();
+  for (std::uint32_t rank = 0; rank < n_used_; ++rank) {
+    for (std::size_t i = rank; i < guesses_.size(); i += n_used_) {
+      const std::uint32_t expert = guesses_[i].expert;
+      const bool known =
+          std::ranges::find(ranked_guesses_, expert, &ExpertGuess::expert) != ranked_guesses_.end();
+      if (!known) ranked_guesses_.push_back({expert, rank});
+    }
+  }
+  return ranked_guesses_;
+}
+
+void ExpertRows::choose(std::span<const float> scores, std::span<const float> corrections,
+                        std::span<ExpertChoice> chosen) {
   switch (spec_.expert_scoring) {
     case ExpertScoring::kSoftmax:
       if (spec_.expert_groups > 1) {
@@ -121,7 +153,6 @@ std::span<ExpertChoice> ExpertRows::add(std::span<const float> scores,
       choose_by_sparsemixer(scores, spec_.expert_margin, chosen);
       break;
   }
-  return chosen;
 }
 
 void ExpertRows::sort(std::span<const Row> rows) {

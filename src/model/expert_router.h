@@ -13,6 +13,7 @@
 #include "format/model_spec.h"
 #include "kv/row.h"
 #include "stream/expert_cache.h"
+#include "stream/expert_prefetch.h"
 
 namespace qsf {
 
@@ -34,6 +35,12 @@ class RoutingHook {
   // one that runs passes
   virtual void routed(std::uint32_t layer, const Row& row, std::span<const float> scores,
                       std::span<ExpertChoice> chosen) = 0;
+  // Sees what is guessed of a layer before it runs: for the rows of the pass in their order, or for
+  // none. It may put other guesses in their place, the surest first, none twice.
+  // Shapes  guessed [n_experts_used]
+  virtual void guessed(std::uint32_t layer, const Row& row, std::span<ExpertChoice> guessed) {
+    static_cast<void>(layer), static_cast<void>(row), static_cast<void>(guessed);
+  }
 };
 
 // Chooses the experts with the largest scores, the first of equal ones before the second. Weights
@@ -67,6 +74,14 @@ class ExpertRows {
   // Shapes  scores, corrections or none [n_experts]
   std::span<ExpertChoice> add(std::span<const float> scores,
                               std::span<const float> corrections = {});
+  // Guesses of another layer's experts, of kMostGuessedRows rows at most.
+  void clear_guesses() noexcept { guesses_.clear(); }
+  // Chooses the experts of the next row as add() does, and counts them among the guesses alone.
+  std::span<ExpertChoice> add_guess(std::span<const float> scores,
+                                    std::span<const float> corrections);
+  // The guesses of all rows by rank, each expert once.
+  std::span<const ExpertGuess> rank_guesses();
+
   // Sorts the rows by expert. Requires  every row of the pass was added
   void sort(std::span<const Row> rows);
 
@@ -78,6 +93,8 @@ class ExpertRows {
   std::span<const float> weights_of(std::uint32_t expert) const noexcept;
 
  private:
+  void choose(std::span<const float> scores, std::span<const float> corrections,
+              std::span<ExpertChoice> chosen);
   void list_uses(std::span<const Row> rows);
 
   const ModelSpec& spec_;
@@ -90,6 +107,8 @@ class ExpertRows {
   std::vector<float> weights_;
   std::vector<float> heats_;  // [rows]
   std::vector<ExpertUse> uses_;
+  std::vector<ExpertChoice> guesses_;  // [rows, n_used_]
+  std::vector<ExpertGuess> ranked_guesses_;
 };
 
 }  // namespace qsf

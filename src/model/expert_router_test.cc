@@ -110,5 +110,30 @@ TEST(ExpertRowsTest, CountsTheLastRowsOfEachPromptAlone) {
   EXPECT_GT(rows.uses()[2].heat, 10.0F);
 }
 
+// The surest guesses of all rows come first, each expert at its best rank, and no guess is a
+// choice.
+TEST(ExpertRowsTest, RanksGuessesOfAllRows) {
+  ModelSpec spec;
+  spec.n_experts = 5;
+  spec.n_experts_used = 2;
+  ExpertRows rows(spec, 4);
+  for (int i = 0; i < 2; ++i) {
+    rows.clear_guesses();
+    rows.add_guess(std::vector<float>{0.0F, 4.0F, 0.0F, 3.0F, 0.0F}, {});
+    const std::span<ExpertChoice> last =
+        rows.add_guess(std::vector<float>{0.0F, 2.0F, 0.0F, 5.0F, 0.0F}, {});
+    last[1].expert = 4;  // as a hook may
+    const std::span<const ExpertGuess> guesses = rows.rank_guesses();
+    ASSERT_EQ(guesses.size(), 3U);
+    const std::vector<std::pair<std::uint32_t, std::uint32_t>> expected = {{1, 0}, {3, 0}, {4, 1}};
+    for (std::size_t g = 0; g < 3; ++g) {
+      EXPECT_EQ(guesses[g].expert, expected[g].first);
+      EXPECT_EQ(guesses[g].rank, expected[g].second);
+    }
+  }
+  rows.sort({});
+  EXPECT_TRUE(rows.uses().empty());
+}
+
 }  // namespace
 }  // namespace qsf

@@ -50,7 +50,7 @@ std::uint64_t ExpertCache::heap_bytes(std::uint32_t n_experts, std::uint32_t n_s
 
 void ExpertCache::start_pass() noexcept {
   ++pass_;
-  for (Expert& expert : experts_) expert.wanted = false;
+  for (Expert& expert : experts_) expert.wanted = expert.guessed = false;
   expect_waits();
   for (Group& group : groups_) {
     group.seen *= kForget;
@@ -133,6 +133,7 @@ ExpertSlot ExpertCache::find_slot(ExpertId id) const noexcept {
   const std::uint32_t layer = id / experts_per_layer_;
   ExpertSlot best = kNoExpertSlot;
   float longest = 0.0F;
+  ExpertSlot guessed = kNoExpertSlot;
   ExpertSlot last_wanted = kNoExpertSlot;  // wanted later than this one: it is read once more
   for (ExpertSlot s = 0; s < slots_.size(); ++s) {
     const Slot& slot = slots_[s];
@@ -148,12 +149,35 @@ ExpertSlot ExpertCache::find_slot(ExpertId id) const noexcept {
       }
       continue;
     }
+    if (other.guessed) {
+      guessed = s;
+      continue;
+    }
     const float wait = expected_wait(slot.expert, layer);
     if (best != kNoExpertSlot && wait <= longest) continue;
     best = s;
     longest = wait;
   }
-  return best != kNoExpertSlot ? best : last_wanted;
+  if (best != kNoExpertSlot) return best;
+  return guessed != kNoExpertSlot ? guessed : last_wanted;
+}
+
+ExpertSlot ExpertCache::find_guess_slot(ExpertId id) const noexcept {
+  const std::uint32_t layer = id / experts_per_layer_;
+  ExpertSlot best = kNoExpertSlot;
+  float longest = 0.0F;
+  for (ExpertSlot s = 0; s < slots_.size(); ++s) {
+    const Slot& slot = slots_[s];
+    if (slot.bytes < experts_[id].bytes) continue;
+    if (slot.expert == kNoExpert) return s;
+    const Expert& other = experts_[slot.expert];
+    if (!can_leave(slot.expert) || other.guessed) continue;
+    const float wait = expected_wait(slot.expert, layer);
+    if (best != kNoExpertSlot && wait <= longest) continue;
+    best = s;
+    longest = wait;
+  }
+  return best;
 }
 
 ExpertId ExpertCache::put(ExpertId id, ExpertSlot slot) noexcept {

@@ -2,13 +2,13 @@
 //
 // ExpertCache: which experts of a mixture of experts are in memory, and which one leaves next.
 //
-// An expert is in a slot as a whole or not at all. The one that is expected to be used last leaves.
-// Its chance of a use in a pass is learned from the texts: of the experts that had been used as
-// lately and as often, the share that a pass then used. Some models return to the experts of the
-// last tokens, others to those of the whole text, and no fixed weight of age against frequency
-// suits both. Ages count passes, not uses, so that early layers do not push out late ones; and as
-// layers come round in order, of two experts with the same chance the one whose layer was just run
-// waits longer.
+// An expert is in a slot as a whole, or in part while it is read and where a guess was dropped. The
+// one that is expected to be used last leaves. Its chance of a use in a pass is learned from the
+// texts: of the experts that had been used as lately and as often, the share that a pass then used.
+// Some models return to the experts of the last tokens, others to those of the whole text, and no
+// fixed weight of age against frequency suits both. Ages count passes, not uses, so that early
+// layers do not push out late ones; and as layers come round in order, of two experts with the same
+// chance the one whose layer was just run waits longer.
 //
 // A prompt uses nearly every expert once. Those that its last rows did not choose are read-once:
 // a few slots are enough for all of them, and the experts of the texts that are being written stay.
@@ -77,6 +77,11 @@ class ExpertCache {
   void want(std::uint32_t layer, std::span<const ExpertUse> uses) noexcept;
   void done(ExpertId id) noexcept { experts_[id].wanted = false; }
   bool is_wanted(ExpertId id) const noexcept { return experts_[id].wanted; }
+  // The next layer is expected to use an expert: it stays, unless an expert that the pass wants has
+  // no other place, until unguess().
+  void guess(ExpertId id) noexcept { experts_[id].guessed = true; }
+  void unguess(ExpertId id) noexcept { experts_[id].guessed = false; }
+  bool is_guessed(ExpertId id) const noexcept { return experts_[id].guessed; }
   // A read or a user of one of its tiles: it stays until as many release().
   void hold(ExpertId id) noexcept { ++experts_[id].holds; }
   void release(ExpertId id) noexcept { --experts_[id].holds; }
@@ -85,6 +90,8 @@ class ExpertCache {
   // kNoExpertSlot while none can.
   // Requires  it has none
   ExpertSlot find_slot(ExpertId id) const noexcept;
+  // The same for an expert that is guessed: neither wanted nor guessed ones leave for it.
+  ExpertSlot find_guess_slot(ExpertId id) const noexcept;
   // Puts an expert into a slot in place of the one there, and returns that one.
   ExpertId put(ExpertId id, ExpertSlot slot) noexcept;
   // Returns the slot whose expert leaves first when memory is to be given back; kNoExpertSlot when
@@ -103,6 +110,7 @@ class ExpertCache {
     float wait = 0.0F;  // passes until it is used, as expected when its layer was last run
     std::uint8_t group = kGroups - 1;
     bool wanted = false;
+    bool guessed = false;
     bool read_once = false;
   };
   // Experts that were used as lately and as often, and how they fared: as sums in which a pass

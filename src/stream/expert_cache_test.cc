@@ -168,6 +168,34 @@ TEST(ExpertCacheTest, ReadOnceExpertsWaitForOneAnother) {
   EXPECT_EQ(cache.find_slot(2), cache.slot_of(0));
 }
 
+// A guess takes the place of what is expected to be used last, and keeps it until it is settled,
+// unless what the pass wants has no other place.
+TEST(ExpertCacheTest, GuessesStayWhereWhatIsWantedHasAPlace) {
+  ExpertCache cache = make_cache(10, 4);
+  for (int pass = 0; pass < 20; ++pass) use(cache, {1, 2, 3});
+  cache.start_pass();
+  cache.want(0, uses_of({1, 2}));
+  cache.guess(7);
+  cache.guess(8);
+  cache.guess(9);
+  cache.put(7, cache.find_guess_slot(7));
+  EXPECT_TRUE(has(cache, 3));
+  cache.put(8, cache.find_guess_slot(8));
+  EXPECT_FALSE(has(cache, 3));
+  EXPECT_EQ(cache.find_guess_slot(9), kNoExpertSlot);  // 1 and 2 are wanted, 7 and 8 guessed
+  cache.done(1);
+  EXPECT_EQ(cache.find_slot(5), cache.slot_of(1));
+  cache.hold(1);
+  EXPECT_TRUE(cache.slot(cache.find_slot(5)).expert >= 7);
+  cache.hold(7);
+  cache.hold(8);
+  EXPECT_EQ(cache.find_slot(5), kNoExpertSlot);
+  cache.release(7);
+  cache.start_pass();
+  EXPECT_FALSE(cache.is_guessed(7));
+  EXPECT_FALSE(cache.is_guessed(8));
+}
+
 TEST(ExpertCacheTest, EmptySlotsAreTakenByAnything) {
   ExpertCache cache = make_cache(10, 6);
   use(cache, {1, 2});

@@ -227,6 +227,75 @@ TEST_F(PagerExpertsTest, WantedExpertsAreReadBeforeTheyAreAskedFor) {
   EXPECT_EQ(pager.stats().expert_bytes_read, 3 * expert_bytes());
 }
 
+TEST_F(PagerExpertsTest, GuessedExpertsAreReadAndCountAsMissing) {
+  const Residency all = whole();
+  const std::uint64_t limit = all.least_bytes + (everything(all) - all.least_bytes) / 2;
+  auto opened = open_pager(reader_, {.limits = {.bytes = limit}}).value();
+  WeightPager& pager = *opened.pager;
+  ASSERT_TRUE(pager.load().ok());
+  run_pass(pager, {{0}, {0}, {0}, {0}});
+  const std::uint64_t before = pager.stats().expert_bytes_read;
+  pager.start_pass(pager.plan_of(0, kLayers, false));
+  ASSERT_TRUE(pager.wants_guesses(layer_section(2)));
+  const std::vector<ExpertGuess> guesses = {{7, 0}, {0, 1}, {3, 1}};
+  pager.guess_experts(layer_section(2), guesses);
+  while (pager.stats().expert_bytes_read < before + 2 * expert_bytes()) {
+    std::this_thread::yield();  // the watchdog ends it otherwise
+  }
+  const std::vector<ExpertUse> uses = {{0, 1.0F, true}, {5, 1.0F, true}, {7, 1.0F, true}};
+  pager.want_experts(layer_section(2), uses);
+  for (const ExpertUse& use : uses) {
+    for (const TileId id : tiles_of(pager, 2, true, use.expert)) take(pager, id);
+    pager.expert_done(layer_section(2), use.expert);
+  }
+  const PagerStats stats = pager.stats();
+  EXPECT_EQ(stats.expert_bytes_read, before + 3 * expert_bytes());
+  EXPECT_EQ(stats.experts_missed, 4U + 2U);  // 0 was there
+  EXPECT_EQ(stats.experts_foreseen, 1U);
+  EXPECT_EQ(stats.experts_prefetched, 2U);
+}
+
+// Right, wrong and late guesses in caches of every size: the bytes stay right, and passes end.
+TEST_F(PagerExpertsTest, GuessesChangeNoBytes) {
+  const Residency all = whole();
+  const std::uint64_t span = everything(all) - all.least_bytes;
+  for (const std::uint64_t limit :
+       {all.least_bytes, all.least_bytes + span / 9, all.least_bytes + span / 2}) {
+    auto opened = open_pager(reader_, {.limits = {.bytes = limit}}).value();
+    WeightPager& pager = *opened.pager;
+    Rng rng(6);
+    for (int pass = 0; pass < 40; ++pass) {
+      const std::vector<std::vector<std::uint32_t>> chosen = random_choice(rng);
+      pager.start_pass(pager.plan_of(0, kLayers, /*with_head=*/false));
+      for (std::uint32_t layer = 0; layer < kLayers; ++layer) {
+        for (const TileId id : tiles_of(pager, layer, false)) take(pager, id);
+        std::vector<ExpertUse> uses;
+        for (const std::uint32_t expert : chosen[layer]) uses.push_back({expert, 1.0F, true});
+        pager.want_experts(layer_section(layer), uses);
+        if (layer + 1 < kLayers) {
+          const std::uint32_t first = rng.below(kExperts);
+          const std::vector<ExpertGuess> guesses = {{first, 0}, {(first + 2) % kExperts, 1}};
+          pager.guess_experts(layer_section(layer + 1), guesses);
+        }
+        for (const ExpertUse& use : uses) {
+          for (const TileId id : tiles_of(pager, layer, true, use.expert)) take(pager, id);
+          pager.expert_done(layer_section(layer), use.expert);
+        }
+      }
+    }
+  }
+}
+
+TEST_F(PagerExpertsTest, NothingIsGuessedWhereItDoesNotHelp) {
+  const Residency all = whole();
+  auto resident = open_pager(reader_, {}).value();
+  ASSERT_TRUE(resident.pager->load().ok());
+  EXPECT_FALSE(resident.pager->wants_guesses(layer_section(1)));
+  auto streamed = open_pager(reader_, {.limits = {.bytes = all.least_bytes}}).value();
+  ASSERT_GT(streamed.pager->residency().streamed_bytes, 0U);
+  EXPECT_FALSE(streamed.pager->wants_guesses(layer_section(1)));
+}
+
 TEST_F(PagerExpertsTest, ThreeExpertsInMemoryAreEnough) {
   auto opened = open_pager(reader_, {.limits = {.bytes = whole().least_bytes}}).value();
   WeightPager& pager = *opened.pager;

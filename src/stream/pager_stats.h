@@ -29,6 +29,9 @@ struct PagerStats {
   std::uint64_t experts_missed = 0;
   std::uint64_t experts_prompted = 0;
   std::uint64_t experts_prompt_missed = 0;
+  // Of the missing ones, those that were guessed and read ahead; and all that were.
+  std::uint64_t experts_foreseen = 0;
+  std::uint64_t experts_prefetched = 0;
   std::uint64_t expert_bytes_read = 0;
 };
 

@@ -31,6 +31,12 @@ ExpertCache make_expert_cache(const TileTable& table, std::uint64_t read_once_by
           static_cast<std::uint32_t>(read_once_slots)};
 }
 
+ExpertPrefetch make_prefetch(const TileTable& table) {
+  const ModelSpec& spec = table.reader().spec();
+  if (!table.has_experts()) return {};
+  return {spec.n_layers, spec.n_experts_used, table.residency().expert_pass_bytes};
+}
+
 }  // namespace
 
 TileSchedule::TileSchedule(const TileTable& table, const ReadDevice& device, MutableByteSpan region,
@@ -44,6 +50,7 @@ TileSchedule::TileSchedule(const TileTable& table, const ReadDevice& device, Mut
       ring_(table.residency().ring_bytes, max_slots(table)),
       next_vectors_(table.n_tiles()),
       experts_(make_expert_cache(table, kReadOnceBytes)),
+      prefetch_(make_prefetch(table)),
       open_ns_(monotonic_ns()) {
   for (TileId id = 0; id < table.n_all_tiles(); ++id) {
     uses_[id].resident = table.tile(id).resident;
@@ -62,6 +69,9 @@ std::uint64_t TileSchedule::heap_bytes(const TileTable& table) noexcept {
   return sizeof(TileSchedule) + table.n_all_tiles() * sizeof(TileUse) +
          TileRing::heap_bytes(max_slots(table)) +
          table.reader().spec().n_experts * sizeof(ExpertId) +
+         (table.has_experts() ? ExpertPrefetch::heap_bytes(table.reader().spec().n_layers,
+                                                           table.reader().spec().n_experts_used)
+                              : 0) +
          ExpertCache::heap_bytes(static_cast<std::uint32_t>(table.expert_bytes().size()),
                                  static_cast<std::uint32_t>(table.expert_slots().size()));
 }
@@ -100,7 +110,7 @@ TileId TileSchedule::pick() {
   if (cursor_ != kNoPosition && uses_[order[cursor_]].state == TileState::kFailed) {
     cursor_ = next_streamed(cursor_);
   }
-  if (cursor_ == kNoPosition) return resident;
+  if (cursor_ == kNoPosition) return resident != kNoTile ? resident : pick_guessed();
   const TileId streamed = order[cursor_];
   // A ring that holds all streamed tiles has come round to one that is still there.
   const bool can_stream =
@@ -132,11 +142,25 @@ TileId TileSchedule::pick_of_expert() {
   return kNoTile;
 }
 
+// Returns a tile of the surest guess that has one to be read.
+TileId TileSchedule::pick_guessed() {
+  const std::span<const ExpertId> guesses = prefetch_.experts();
+  for (; next_guess_ < guesses.size(); ++next_guess_) {
+    if (!experts_.is_guessed(guesses[next_guess_])) continue;  // it got no slot
+    for (const TileId id : table_.tiles_of_expert(guesses[next_guess_])) {
+      if (uses_[id].state == TileState::kAbsent) return id;
+    }
+  }
+  return kNoTile;
+}
+
 // Makes a job of a tile, or returns false when its expert gets no slot.
 bool TileSchedule::take(TileId id, ReadJob& job) {
   TileUse& use = uses_[id];
   if (is_of_expert(id)) {
-    if (!take_expert_slot(expert_of(id))) return false;
+    const ExpertId expert = expert_of(id);
+    const bool ahead = experts_.is_guessed(expert) && !experts_.is_wanted(expert) && id != urgent_;
+    if (!(ahead ? take_guess_slot(expert) : take_expert_slot(expert))) return false;
     experts_.hold(expert_of(id));
     ++n_expert_jobs_;
     stats_.expert_bytes_read += align_up(table_.info(id).stored_bytes, kTileAlign);
@@ -166,6 +190,20 @@ bool TileSchedule::take_expert_slot(ExpertId expert) {
   const ExpertSlot slot = experts_.find_slot(expert);
   no_slot_ = slot == kNoExpertSlot;
   if (no_slot_) return false;
+  const ExpertId other = experts_.put(expert, slot);
+  if (other != kNoExpert) evict(other);
+  return true;
+}
+
+// The same for one that is guessed, which is given up otherwise.
+bool TileSchedule::take_guess_slot(ExpertId expert) {
+  if (experts_.slot_of(expert) != kNoExpertSlot) return true;
+  const ExpertSlot slot = experts_.find_guess_slot(expert);
+  if (slot == kNoExpertSlot || !prefetch_.spend(table_.expert_bytes()[expert])) {
+    experts_.unguess(expert);
+    return false;
+  }
+  ++stats_.experts_prefetched;
   const ExpertId other = experts_.put(expert, slot);
   if (other != kNoExpert) evict(other);
   return true;
@@ -337,6 +375,8 @@ Status TileSchedule::load(LoadProgress on_progress, void* user) {
 void TileSchedule::start_pass(const AccessPlan& plan) {
   const Lock lock(mutex_);
   plan_ = plan;
+  end_guesses();
+  prefetch_.start_pass();
   experts_.start_pass();
   wanted_.clear();
   next_wanted_ = 0;
@@ -370,13 +410,42 @@ void TileSchedule::want_experts(std::uint32_t section, std::span<const ExpertUse
   no_slot_ = false;
   for (const ExpertUse& use : uses) {
     const ExpertId expert = table_.expert_of(section, use.expert);
-    const bool is_hit = experts_.slot_of(expert) != kNoExpertSlot;
+    const bool in_slot = experts_.slot_of(expert) != kNoExpertSlot;
+    const bool foreseen = in_slot && experts_.is_guessed(expert);
+    const bool is_hit = in_slot && !foreseen;
+    if (foreseen) ++stats_.experts_foreseen;
     ++(use.generates ? stats_.experts_used : stats_.experts_prompted);
     if (!is_hit) ++(use.generates ? stats_.experts_missed : stats_.experts_prompt_missed);
     wanted_.push_back(expert);
   }
+  prefetch_.settle(section - 1, uses);
+  end_guesses();
   experts_.want(section - 1, uses);
   wake_readers();
+}
+
+bool TileSchedule::wants_guesses(std::uint32_t section) const {
+  const Lock lock(mutex_);
+  // With a ring, what is read ahead there is certain to be used.
+  if (cursor_ != kNoPosition || n_residents_unsettled_ > 0) return false;
+  return experts_.n_slots() < table_.expert_bytes().size() && prefetch_.wants(section - 1);
+}
+
+void TileSchedule::guess_experts(std::uint32_t section, std::span<const ExpertGuess> guesses) {
+  const Lock lock(mutex_);
+  end_guesses();
+  const std::uint32_t n_experts = table_.reader().spec().n_experts;
+  for (const ExpertId expert : prefetch_.start(section - 1, n_experts, guesses, experts_)) {
+    experts_.guess(expert);
+  }
+  wake_readers();
+}
+
+// Drops the guesses that were not read yet. What is being read becomes an expert like others.
+void TileSchedule::end_guesses() {
+  for (const ExpertId expert : prefetch_.experts()) experts_.unguess(expert);
+  prefetch_.end();
+  next_guess_ = 0;
 }
 
 void TileSchedule::expert_done(std::uint32_t section, std::uint32_t expert) {
@@ -629,6 +698,7 @@ std::uint64_t TileSchedule::drop_residents(std::uint64_t bytes) {
 // Gives slots of experts back, the least used first. From then on experts come and go.
 std::uint64_t TileSchedule::drop_experts(std::uint64_t bytes) {
   if (!table_.has_experts()) return 0;
+  end_guesses();
   for (const ExpertId expert : wanted_) experts_.done(expert);  // of a pass that failed
   wanted_.clear();
   next_wanted_ = 0;

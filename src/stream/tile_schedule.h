@@ -15,7 +15,8 @@
 // next pass.
 //
 // Tiles of experts have no part in the plan and no slot of the ring. They are read when a pass
-// wants their expert, before all read-ahead, into a slot of the ExpertCache.
+// wants their expert, before all read-ahead, into a slot of the ExpertCache. Experts that the next
+// layer will probably use are read when nothing else is.
 
 #ifndef QSF_STREAM_TILE_SCHEDULE_H_
 #define QSF_STREAM_TILE_SCHEDULE_H_
@@ -37,6 +38,7 @@
 #include "io/read_device.h"
 #include "stream/access_plan.h"
 #include "stream/expert_cache.h"
+#include "stream/expert_prefetch.h"
 #include "stream/pager_stats.h"
 #include "stream/tile_ring.h"
 #include "stream/tile_table.h"
@@ -88,6 +90,11 @@ class TileSchedule {
   // Announces the experts of a layer that the pass will use, ascending; a second call ends the
   // first. They are read in this order.
   void want_experts(std::uint32_t section, std::span<const ExpertUse> uses);
+  // Whether guesses of a layer's experts are of use.
+  bool wants_guesses(std::uint32_t section) const;
+  // Announces the experts that a layer will probably use, the surest first. Missing ones are read
+  // when nothing else is to be read, until the layer's experts are announced.
+  void guess_experts(std::uint32_t section, std::span<const ExpertGuess> guesses);
   // The pass needs an expert no more.
   void expert_done(std::uint32_t section, std::uint32_t expert);
   // Returns whether a tile that is not being read waits for room in the ring or for a slot.
@@ -132,8 +139,11 @@ class TileSchedule {
   TileId pick();
   TileId pick_resident();
   TileId pick_of_expert();
+  TileId pick_guessed();
+  void end_guesses();
   bool take(TileId id, ReadJob& job);
   bool take_expert_slot(ExpertId expert);
+  bool take_guess_slot(ExpertId expert);
   void evict(ExpertId expert);
   std::uint64_t drop_experts(std::uint64_t bytes);
   ExpertId expert_of(TileId id) const { return table_.tile(id).expert; }
@@ -183,6 +193,8 @@ class TileSchedule {
   std::vector<ExpertId> wanted_;  // of a layer, ascending
   std::size_t next_wanted_ = 0;   // all tiles of those before are read or being read
   bool no_slot_ = false;          // no expert can leave; cleared when one might
+  ExpertPrefetch prefetch_;
+  std::size_t next_guess_ = 0;  // all tiles of those before are read or being read
   AccessPlan plan_;
   std::uint32_t n_residents_unsettled_ = 0;  // matrices' tiles
   std::uint32_t n_vectors_unsettled_ = 0;

@@ -31,6 +31,7 @@
 #include "io/read_device.h"
 #include "quant/weight_tile.h"
 #include "stream/expert_cache.h"
+#include "stream/expert_prefetch.h"
 #include "stream/pager_stats.h"
 #include "stream/residency.h"
 #include "stream/row_cache.h"
@@ -100,6 +101,16 @@ class WeightPager {
   // Requires  the section is a layer's, and its model has these experts
   void want_experts(std::uint32_t section, std::span<const ExpertUse> uses) {
     schedule_.want_experts(section, uses);
+  }
+  // Whether it helps to guess the experts of a layer before its router has chosen: not where all
+  // are in memory, where other weights are streamed too, or where guesses did not come true.
+  // Requires  as want_experts
+  bool wants_guesses(std::uint32_t section) const { return schedule_.wants_guesses(section); }
+  // Announces the experts that a layer will probably use, the surest first. Missing ones are read
+  // when nothing else is to be read, until want_experts() or the next pass.
+  // Requires  as want_experts; guesses for kMostGuessedRows rows at most, each expert once
+  void guess_experts(std::uint32_t section, std::span<const ExpertGuess> guesses) {
+    schedule_.guess_experts(section, guesses);
   }
   // The pass needs an expert no more; it may leave when its tiles are released.
   void expert_done(std::uint32_t section, std::uint32_t expert) {

@@ -214,6 +214,8 @@ nlohmann::ordered_json stream_json(const Stream& stream) {
                               {"wait_seconds", run.wait_seconds},
                               {"experts_used", run.experts_used},
                               {"experts_missed", run.experts_missed},
+                              {"experts_foreseen", run.experts_foreseen},
+                              {"experts_prefetched", run.experts_prefetched},
                               {"expert_bytes_read", run.expert_bytes_read},
                               {"disk_beside_bytes_per_second", run.disk_beside}});
     }

@@ -21,7 +21,9 @@ RoutingReplay::RoutingReplay(const qsf::ModelSpec& spec)
     : n_experts_(spec.n_experts),
       n_used_(spec.n_experts_used),
       experts_(spec.n_layers),
-      next_(spec.n_layers, 0) {}
+      guesses_(spec.n_layers),
+      next_(spec.n_layers, 0),
+      n_guessed_(spec.n_layers, 0) {}
 
 qsf::Result<std::unique_ptr<RoutingReplay>> RoutingReplay::read(const std::string& path,
                                                                 const qsf::ModelSpec& spec) {
@@ -49,7 +51,8 @@ qsf::Result<std::unique_ptr<RoutingReplay>> RoutingReplay::read(const std::strin
 }
 
 qsf::Status RoutingReplay::add_line(const std::string& line) {
-  std::istringstream text(line.substr(0, line.find(';')));
+  const std::size_t guesses = line.find('>');
+  std::istringstream text(line.substr(0, std::min(line.find(';'), guesses)));
   std::string role;
   std::uint32_t layer = 0;
   if (!(text >> role >> layer) || (role != "p" && role != "g")) {
@@ -58,7 +61,20 @@ qsf::Status RoutingReplay::add_line(const std::string& line) {
   if (layer >= experts_.size()) {
     return qsf::invalid_argument("layer %u, the model has %zu", layer, experts_.size());
   }
-  std::vector<std::uint32_t>& all = experts_[layer];
+  QSF_RETURN_IF_ERROR(add_experts(text, experts_[layer]));
+  if (guesses != std::string::npos) {
+    std::istringstream guessed(line.substr(guesses + 1));
+    QSF_RETURN_IF_ERROR(add_experts(guessed, guesses_[layer]).with_context("guesses"));
+  }
+  if (!guesses_[layer].empty() && guesses_[layer].size() != experts_[layer].size()) {
+    return qsf::invalid_argument("some lines of layer %u have guesses and others none", layer);
+  }
+  return qsf::ok_status();
+}
+
+// Adds a row's experts to those of its layer.
+qsf::Status RoutingReplay::add_experts(std::istringstream& text,
+                                       std::vector<std::uint32_t>& all) const {
   const std::size_t first = all.size();
   for (std::string word; text >> word;) {
     std::uint32_t expert = 0;
@@ -83,7 +99,16 @@ void RoutingReplay::routed(std::uint32_t layer, const qsf::Row&, std::span<const
   const std::vector<std::uint32_t>& all = experts_[layer];
   if (all.empty()) return;
   const std::size_t row = next_[layer]++ % (all.size() / n_used_);
+  n_guessed_[layer] = 0;
   for (std::size_t i = 0; i < chosen.size(); ++i) chosen[i].expert = all[row * n_used_ + i];
+}
+
+void RoutingReplay::guessed(std::uint32_t layer, const qsf::Row&,
+                            std::span<qsf::ExpertChoice> guessed) {
+  const std::vector<std::uint32_t>& all = guesses_[layer];
+  if (all.empty()) return;
+  const std::size_t row = (next_[layer] + n_guessed_[layer]++) % (all.size() / n_used_);
+  for (std::size_t i = 0; i < guessed.size(); ++i) guessed[i].expert = all[row * n_used_ + i];
 }
 
 qsf::Result<std::unique_ptr<RoutingRecorder>> RoutingRecorder::create(const std::string& path) {
@@ -118,7 +143,19 @@ void RoutingRecorder::routed(std::uint32_t layer, const qsf::Row& row,
   for (std::size_t i = 0; i < n_next; ++i) {
     std::fprintf(file, " %u:%.4g", others[i], static_cast<double>(scores[others[i]]));
   }
+  if (layer < guesses_.size() && !guesses_[layer].empty()) {
+    std::vector<std::uint32_t>& of_rows = guesses_[layer];
+    std::fputs(" >", file);
+    for (std::size_t i = 0; i < chosen.size(); ++i) std::fprintf(file, " %u", of_rows[i]);
+    of_rows.erase(of_rows.begin(), of_rows.begin() + static_cast<std::ptrdiff_t>(chosen.size()));
+  }
   std::fputc('\n', file);
+}
+
+void RoutingRecorder::guessed(std::uint32_t layer, const qsf::Row&,
+                              std::span<qsf::ExpertChoice> guessed) {
+  if (layer >= guesses_.size()) guesses_.resize(layer + 1);
+  for (const qsf::ExpertChoice& choice : guessed) guesses_[layer].push_back(choice.expert);
 }
 
 qsf::Status RoutingRecorder::finish() {

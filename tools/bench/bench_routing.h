@@ -9,8 +9,12 @@
 //   p 3 17:0.21 4:0.17 ; 90:-1.52 33:-1.6
 //
 // a row of a prompt (g: a generated one) at layer 3, the experts that it took with their weights,
-// the best first, and behind the semicolon the next ones with the router's scores. A replay reads
-// layers and experts alone.
+// the best first, and behind the semicolon the next ones with the router's scores. Where the row's
+// experts were guessed before the layer ran, the guesses follow, the surest first:
+//
+//   g 3 17:0.21 4:0.17 ; 90:-1.52 33:-1.6 > 4 90
+//
+// A replay reads layers, experts and guesses alone.
 
 #ifndef QSF_TOOLS_BENCH_BENCH_ROUTING_H_
 #define QSF_TOOLS_BENCH_BENCH_ROUTING_H_
@@ -18,6 +22,7 @@
 #include <cstdint>
 #include <cstdio>
 #include <memory>
+#include <sstream>
 #include <string>
 #include <vector>
 
@@ -37,15 +42,22 @@ class RoutingReplay final : public qsf::RoutingHook {
                                                           const qsf::ModelSpec& spec);
   void routed(std::uint32_t layer, const qsf::Row& row, std::span<const float> scores,
               std::span<qsf::ExpertChoice> chosen) override;
+  void guessed(std::uint32_t layer, const qsf::Row& row,
+               std::span<qsf::ExpertChoice> guessed) override;
 
  private:
   explicit RoutingReplay(const qsf::ModelSpec& spec);
   qsf::Status add_line(const std::string& line);
+  qsf::Status add_experts(std::istringstream& text, std::vector<std::uint32_t>& all) const;
 
   std::uint32_t n_experts_;
   std::uint32_t n_used_;
-  std::vector<std::vector<std::uint32_t>> experts_;  // by layer: [rows, n_used_]
-  std::vector<std::size_t> next_;                    // by layer: row
+  // By layer: the experts and the guesses of its lines, the next line, and how many lines beyond it
+  // were guessed.
+  std::vector<std::vector<std::uint32_t>> experts_;  // [rows, n_used_]
+  std::vector<std::vector<std::uint32_t>> guesses_;  // the same, or none
+  std::vector<std::size_t> next_;
+  std::vector<std::size_t> n_guessed_;
 };
 
 // Writes what rows choose to a file.
@@ -55,6 +67,8 @@ class RoutingRecorder final : public qsf::RoutingHook {
   static qsf::Result<std::unique_ptr<RoutingRecorder>> create(const std::string& path);
   void routed(std::uint32_t layer, const qsf::Row& row, std::span<const float> scores,
               std::span<qsf::ExpertChoice> chosen) override;
+  void guessed(std::uint32_t layer, const qsf::Row& row,
+               std::span<qsf::ExpertChoice> guessed) override;
   // Ends the file. Fails  kIo when it is incomplete
   qsf::Status finish();
 
@@ -66,6 +80,7 @@ class RoutingRecorder final : public qsf::RoutingHook {
 
   std::string path_;
   std::unique_ptr<std::FILE, Close> file_;
+  std::vector<std::vector<std::uint32_t>> guesses_;  // of rows whose layer is about to run
 };
 
 }  // namespace qsf_tools

@@ -113,6 +113,8 @@ qsf::Result<StreamRun> run_once(BenchModel& model, const BenchTest& test, const 
       after.experts_used + after.experts_prompted - before.experts_used - before.experts_prompted;
   run.experts_missed = after.experts_missed + after.experts_prompt_missed - before.experts_missed -
                        before.experts_prompt_missed;
+  run.experts_foreseen = after.experts_foreseen - before.experts_foreseen;
+  run.experts_prefetched = after.experts_prefetched - before.experts_prefetched;
   run.expert_bytes_read = after.expert_bytes_read - before.expert_bytes_read;
   if (meter != nullptr) {
     QSF_ASSIGN_OR_RETURN(const double beside, meter->measure());
@@ -191,6 +193,15 @@ void print_stream(const Stream& stream) {
     std::printf("%10s %10s %-22s %9.1f %% of the experts used were in memory; %s read\n", "", "",
                 "", 100.0 * result.expert_hits().median,
                 megabytes(first.expert_bytes_read).c_str());
+    if (first.experts_prefetched == 0) continue;
+    std::printf(
+        "%10s %10s %-22s %9.1f %% of the missing ones were read ahead, and %.1f %% as many in "
+        "vain\n",
+        "", "", "",
+        100.0 * static_cast<double>(first.experts_foreseen) /
+            static_cast<double>(std::max<std::uint64_t>(first.experts_missed, 1)),
+        100.0 * static_cast<double>(first.experts_prefetched - first.experts_foreseen) /
+            static_cast<double>(std::max<std::uint64_t>(first.experts_missed, 1)));
   }
 }
 

@@ -26,6 +26,8 @@ struct StreamRun {
   // Of a mixture of experts: those that the passes used, by layer, and those not in memory.
   std::uint64_t experts_used = 0;
   std::uint64_t experts_missed = 0;
+  std::uint64_t experts_foreseen = 0;    // of the missing ones, read ahead
+  std::uint64_t experts_prefetched = 0;  // read ahead, rightly or not
   std::uint64_t expert_bytes_read = 0;
 };
 

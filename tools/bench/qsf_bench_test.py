@@ -329,9 +329,14 @@ class Streams(Case):
                            ("g 2 1 2 3", "layer 2, the model has 2"),
                            ("g 0 1 2 7", "expert 7, the model has 7"),
                            ("g 0 1 2 2", "expert 2 twice"),
+                           ("g 0 1 2 3 > 1 2", "guesses: 2 experts"),
+                           ("g 0 1 2 3 ; 4:1 > 1 2 9", "guesses: expert 9"),
                            ("x 0 1 2 3", "expected \"g LAYER EXPERT")):
             err = self.refused(1, word, model, *arguments, write("bad.txt", f"qsf-routing 1\n{text}\n"))
             self.assertIn("bad.txt: line 2", err)
+        err = self.refused(1, "some lines of layer 0 have guesses and others none", model, *arguments,
+                           write("bad.txt", "qsf-routing 1\ng 0 1 2 3 > 1 2 3\ng 0 1 2 3\n"))
+        self.assertIn("bad.txt: line 3", err)
         self.refused(1, "no routings", model, *arguments, write("empty.txt", "qsf-routing 1\n"))
         self.refused(1, "no experts", MODEL, *arguments, write("good.txt", "qsf-routing 1\ng 0 1 2 3\n"))
         self.refused(2, "--routing needs --stream", model, "--routing", path("bad.txt"))
