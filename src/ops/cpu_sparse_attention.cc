@@ -365,6 +365,7 @@ kernels::AttendQueryTileArgs SparseAttention::page_of(const Slice& slice, std::u
            .scratch = work.scratch,
            .soft_cap = args.soft_cap,
            .slopes = slopes,
+           .bf16_bias_scale = args.bf16_biases ? args.scale : 0.0F,
            .positions = positions,
            .q_positions = slice.positions},
           work.weights + std::size_t{page} * kKvPageSlots,

@@ -52,6 +52,7 @@ struct Case {
   SparsePrefillOptions sparse = {.local = 24, .heavy = 16, .chunk = 128, .sinks = 2};
   float soft_cap = 0.0F;
   std::vector<float> slopes = {};
+  bool bf16_biases = false;
   bool exact = true;      // f32 on matrix units too
   double rounding = 0.0;  // relative, of probabilities, beyond that of f32
 };
@@ -95,10 +96,13 @@ class Prompt {
   }
 
   void pass(std::uint32_t n, RowRole role = RowRole::kPrompt) {
-    text_.pass(
-        n, role,
-        {.layer = kLayer, .scale = scale(), .soft_cap = case_.soft_cap, .slopes = case_.slopes},
-        outcome_.out);
+    text_.pass(n, role,
+               {.layer = kLayer,
+                .scale = scale(),
+                .soft_cap = case_.soft_cap,
+                .slopes = case_.slopes,
+                .bf16_biases = case_.bf16_biases},
+               outcome_.out);
     if (!states_.empty() && text_.n_done() % case_.sparse.chunk == 0) keep_sets();
   }
 
@@ -182,7 +186,8 @@ void expect_defined(const Case& c, std::uint32_t n, const BackendTier& tier) {
                                              .chunk = c.sparse.chunk,
                                              .scale = 1 / std::sqrt(1.0 * c.head_dim),
                                              .soft_cap = static_cast<double>(c.soft_cap),
-                                             .slopes = {c.slopes.begin(), c.slopes.end()}};
+                                             .slopes = {c.slopes.begin(), c.slopes.end()},
+                                             .bf16_biases = c.bf16_biases};
   MemorySets sets = got.sets;
   sets.insert(sets.begin(), std::vector<std::vector<std::int32_t>>(c.n_kv_heads));
   const auto want = naive_sparse_attention(shape, as_stored(in, c.type, c.head_dim), sets);
@@ -241,6 +246,7 @@ TEST_P(CpuSparseAttentionTest, CapsAndSlopesMatchTheDefinition) {
   expect_defined(
       {.sparse = {.local = 40, .heavy = 60, .chunk = 128}, .slopes = {0.01F, 0.001953125F}}, 300,
       GetParam());
+  expect_defined({.slopes = {0.0625F, 0.5F}, .bf16_biases = true}, 300, GetParam());
   expect_defined({.type = KvType::k4Bit, .soft_cap = 2.0F, .slopes = {0.01F, 0.02F}}, 300,
                  GetParam());
 }

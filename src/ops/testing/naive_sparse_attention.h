@@ -12,6 +12,8 @@
 #include <cstdint>
 #include <vector>
 
+#include "base/f16.h"
+
 namespace qsf::testing_support {
 
 struct NaiveSparseShape {
@@ -23,6 +25,7 @@ struct NaiveSparseShape {
   double scale = 1.0;
   double soft_cap = 0.0;         // 0: none
   std::vector<double> slopes{};  // [n_heads] or none
+  bool bf16_biases = false;      // scaled products of slope and position in bf16, Falcon's
 };
 
 // Rows of all positions: q [n_heads * head_dim], k and v [n_kv_heads * head_dim].
@@ -38,6 +41,18 @@ struct NaiveSparseOutput {
   // What the queries of chunk c paid to position j: [chunks][n_kv_heads][positions]
   std::vector<std::vector<std::vector<double>>> paid;
 };
+
+// What the distance from position j to i adds to a score.
+inline double naive_bias(const NaiveSparseShape& shape, std::uint32_t head, std::int32_t j,
+                         std::uint32_t i) {
+  const double slope = shape.slopes[head];
+  if (!shape.bf16_biases) return slope * (static_cast<double>(j) - i);
+  const auto bias = [&](double position) -> double {
+    return to_f32(to_bf16(static_cast<float>(
+        slope * static_cast<double>(to_f32(to_bf16(static_cast<float>(position)))))));
+  };
+  return shape.scale * (bias(j) - bias(i));
+}
 
 inline NaiveSparseOutput naive_sparse_attention(const NaiveSparseShape& shape,
                                                 const NaiveSparseInput& in,
@@ -68,7 +83,7 @@ inline NaiveSparseOutput naive_sparse_attention(const NaiveSparseShape& shape,
         }
         score *= shape.scale;
         if (shape.soft_cap != 0.0) score = shape.soft_cap * std::tanh(score / shape.soft_cap);
-        if (!shape.slopes.empty()) score += shape.slopes[head] * (static_cast<double>(j) - i);
+        if (!shape.slopes.empty()) score += naive_bias(shape, head, j, i);
         weights.push_back(std::exp(score));
         total += weights.back();
       }
