@@ -29,7 +29,8 @@ void choose_by_sigmoid(const ModelSpec& spec, std::span<const float> corrections
   for (std::size_t e = 0; e < scores.size(); ++e) {
     const float sum =
         by_score ? scores[e] : sigmoid(scores[e]) + (corrections.empty() ? 0.0F : corrections[e]);
-    sums[e] = std::isfinite(sum) ? sum : std::numeric_limits<float>::lowest();
+    using Limits = std::numeric_limits<float>;
+    sums[e] = std::isnan(sum) ? Limits::lowest() : std::clamp(sum, Limits::lowest(), Limits::max());
   }
   if (spec.expert_groups > 1) {
     mask_groups(GroupRank::kSumOfTwo, spec.expert_groups, spec.expert_groups_used, sums);

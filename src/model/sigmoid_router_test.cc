@@ -104,5 +104,22 @@ TEST(SigmoidRouterTest, NumbersThatAreNoneChooseEachExpertOnce) {
   }
 }
 
+// An infinite score is chosen first, one that is not a number last.
+TEST(SigmoidRouterTest, InfiniteScoresKeepTheirOrder) {
+  ModelSpec spec;
+  spec.n_experts = 4;
+  spec.n_experts_used = 3;
+  spec.expert_scoring = ExpertScoring::kSigmoid;
+  constexpr float kInfinity = std::numeric_limits<float>::infinity();
+  const std::vector<float> scores = {std::numeric_limits<float>::quiet_NaN(), 1.0F, kInfinity,
+                                     -kInfinity};
+  std::vector<float> sums(4);
+  std::vector<ExpertChoice> chosen(3);
+  choose_by_sigmoid(spec, {}, scores, sums, chosen);
+  EXPECT_EQ(chosen[0].expert, 2U);
+  EXPECT_FLOAT_EQ(chosen[0].weight, 1.0F);
+  EXPECT_EQ(chosen[1].expert, 1U);
+}
+
 }  // namespace
 }  // namespace qsf
