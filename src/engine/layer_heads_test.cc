@@ -186,5 +186,16 @@ TEST(LayerHeadsSpecTest, NormsOfAllHeadsAreRefused) {
   }
 }
 
+// A layer without values of its own would attend to those of another.
+TEST_F(LayerHeadsTest, ValuesThatAreKeysNeedTheirNorm) {
+  ModelSpec spec = layered_spec();
+  spec.value_norms = false;
+  make_model(spec, 4);
+  const auto engine = Engine::open(path_, exact_options(kHeadContext));
+  ASSERT_FALSE(engine.has_value());
+  EXPECT_EQ(engine.error().code(), StatusCode::kUnsupported);
+  EXPECT_THAT(engine.error().message(), HasSubstr("values that are keys without a norm"));
+}
+
 }  // namespace
 }  // namespace qsf

@@ -37,7 +37,7 @@ struct Architecture {
   bool attention_gate = false;     // of what attention gives to its output matrix
   bool layer_scale = false;        // of the residual stream behind each layer
   bool beside_ffn = false;         // the experts stand beside an FFN, each with norms
-  LayerMixer state = LayerMixer::kAttention;  // what some layers have instead of attention
+  LayerMixer state = LayerMixer::kAttention;  // of some layers, beside attention or instead
   bool single_sublayers = false;              // a layer is that, or attention, or an FFN
 };
 
@@ -256,6 +256,9 @@ Status check_layers(const ModelSpec& spec, const Architecture& architecture) {
   if (own && (spec.has_latent() || architecture.row_norms || architecture.own_head_gains)) {
     return unsupported_feature(
         "heads or values by layer and latent attention or norms of all heads");
+  }
+  if (!spec.key_value_layers.empty() && !spec.value_norms) {
+    return unsupported_feature("values that are keys without a norm of values");
   }
   if (architecture.beside_ffn != spec.experts_beside_ffn) {
     return unsupported("architecture \"%s\" %s an FFN beside its experts",

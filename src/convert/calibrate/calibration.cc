@@ -146,8 +146,7 @@ CalibratedModel shape_of(const ModelSpec& spec) {
           .expert_layers = std::move(expert_layers)};
 }
 
-Result<CalibratedModel> identify_model(const ModelSource& source) {
-  const ModelSpec& spec = source.spec();
+Status check_calibrated(const ModelSpec& spec) {
   if (spec.has_latent()) {
     return unsupported(
         "calibration of a model with latent attention is not supported; convert it without "
@@ -158,11 +157,22 @@ Result<CalibratedModel> identify_model(const ModelSource& source) {
         "calibration of a model with layers that have a state is not supported; convert it without "
         "calibration");
   }
-  if (!spec.layer_heads.empty()) {
+  if (!spec.layer_heads.empty() || !spec.key_value_layers.empty()) {
     return unsupported(
-        "calibration of a model whose layers have heads of different widths is not supported; "
-        "convert it without calibration");
+        "calibration of a model whose layers have heads of different widths, or values that are "
+        "keys, is not supported; convert it without calibration");
   }
+  if (spec.experts_beside_ffn) {
+    return unsupported(
+        "calibration of a model with experts beside an FFN is not supported; convert it without "
+        "calibration");
+  }
+  return ok_status();
+}
+
+Result<CalibratedModel> identify_model(const ModelSource& source) {
+  const ModelSpec& spec = source.spec();
+  QSF_RETURN_IF_ERROR(check_calibrated(spec));
   CalibratedModel model = shape_of(spec);
   std::uint32_t& crc = model.weights_crc;
   QSF_RETURN_IF_ERROR(add_first_rows(source, SectionKind::kEmbedding, 0, crc));

@@ -79,7 +79,10 @@ struct CalibratedModel {
 // Returns the shape of a model, without `weights_crc`.
 CalibratedModel shape_of(const ModelSpec& spec);
 
-// Reads a row of every tensor. Fails  as ModelSource::read_rows
+// Fails  kUnsupported for a model whose inputs cannot be collected, and says why
+Status check_calibrated(const ModelSpec& spec);
+
+// Reads a row of every tensor. Fails  as check_calibrated and ModelSource::read_rows
 Result<CalibratedModel> identify_model(const ModelSource& source);
 
 // Returns the number of columns of these rows; 0 where the layer has no such product.

@@ -261,6 +261,7 @@ Result<std::unique_ptr<StatisticsCollector>> StatisticsCollector::open(
   {
     QSF_ASSIGN_OR_RETURN(const QsfReader reader, QsfReader::open(path));
     const ModelSpec& spec = reader.spec();
+    QSF_RETURN_IF_ERROR(check_calibrated(spec).with_context(path));
     // In the end the f32 means are in memory beside the sums.
     own_bytes =
         2 * ColumnSums::memory_bytes(spec) + PassObserver::memory_bytes(spec, options.context);

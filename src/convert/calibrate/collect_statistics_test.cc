@@ -496,5 +496,32 @@ TEST_F(CollectorTest, RefusesWindowsOfOneToken) {
   EXPECT_EQ(collector.error().code(), StatusCode::kInvalidArgument);
 }
 
+TEST(CollectorRefusalTest, NamesWhatCannotBeCalibrated) {
+  const auto expect_refused = [](const ModelSpec& spec, const char* named) {
+    const Status status = check_calibrated(spec);
+    EXPECT_EQ(status.code(), StatusCode::kUnsupported);
+    EXPECT_THAT(status.message(), HasSubstr(named));
+  };
+  ModelSpec spec = naive_llama(kLayers, kContext);
+  EXPECT_TRUE(check_calibrated(spec).ok());
+  spec.architecture = "gemma4";
+  spec.value_norms = true;
+  spec.layer_heads = {{2, 8}, {1, 8}, {2, 8}};
+  expect_refused(spec, "heads of different widths");
+  const std::string path = testing_support::temporary_path("collect_refused.qsf");
+  const Status written = NaiveModel(spec, 5).write(path);
+  ASSERT_TRUE(written.ok()) << written.message();
+  const auto collector = StatisticsCollector::open(path, {.context = kContext});
+  std::filesystem::remove(path);
+  ASSERT_FALSE(collector);
+  EXPECT_THAT(collector.error().message(), HasSubstr("heads of different widths"));
+  spec.layer_heads.clear();
+  spec.key_value_layers = {0, 1, 0};
+  expect_refused(spec, "values that are keys");
+  spec.key_value_layers.clear();
+  spec.experts_beside_ffn = true;
+  expect_refused(spec, "experts beside an FFN");
+}
+
 }  // namespace
 }  // namespace qsf

@@ -15,7 +15,7 @@ void read_kv_heads(GgufFields& fields, const GgufArchitecture& architecture, Mod
   const char* key = "attention.head_count_kv";
   if (architecture.heads_by_layer && fields.is_array(key)) {
     const std::vector<std::uint32_t> heads = fields.u32_array(key, spec.n_layers, 1U << 16);
-    spec.n_kv_heads = *std::max_element(heads.begin(), heads.end());
+    if (!heads.empty()) spec.n_kv_heads = *std::max_element(heads.begin(), heads.end());
     return;
   }
   if (architecture.state == LayerMixer::kAttention || !fields.is_array(key)) {

@@ -341,7 +341,6 @@ Status finish_falcon_h1(const GgufFile&, GgufFields& fields, ModelSpec& spec) {
   return read_scan(fields, spec);
 }
 
-// llama.cpp takes an FFN without the experts' own width for all experts of a row together.
 Status finish_nemotron_h(const GgufFile&, GgufFields& fields, ModelSpec& spec) {
   spec.layer_rope.assign(spec.n_layers, static_cast<std::uint32_t>(LayerRope::kNone));
   return read_scan(fields, spec);

@@ -31,12 +31,13 @@ void read_gemma4_heads(GgufFields& fields, ModelSpec& spec) {
 // Divisors of 1 and then of 1e30 say which pairs turn, in layers that see everything.
 Status read_turning_pairs(RopeSpec& rope) {
   if (rope.scaling != RopeScaling::kLongrope) return ok_status();
-  constexpr float kStands = 1e20F;
+  constexpr float kUnturnedDivisor = 1e20F;
   const std::vector<float>& factors = rope.short_factors;
   const auto stands =
       std::find_if(factors.begin(), factors.end(), [](float f) { return f != 1.0F; });
-  const bool plain = stands != factors.begin() &&
-                     std::all_of(stands, factors.end(), [](float f) { return f > kStands; });
+  const bool plain = stands != factors.begin() && std::all_of(stands, factors.end(), [](float f) {
+                       return f > kUnturnedDivisor;
+                     });
   if (!plain) {
     return unsupported("GGUF: rope_freqs.weight: expected factors of 1 and behind them of 1e30");
   }

@@ -83,6 +83,9 @@ TEST(GgufGemma4Test, RefusesWhatDoesNotFit) {
   keys.numbers.erase("attention.sliding_window");
   expect_refused(keys, StatusCode::kCorrupt, "attention.sliding_window");
   keys = gemma4_keys();
+  keys.numbers["block_count"] = 0;
+  expect_refused(keys, StatusCode::kCorrupt, "block_count");
+  keys = gemma4_keys();
   keys.arrays["attention.head_count_kv"][1] = 0;
   expect_refused(keys, StatusCode::kInvalidArgument, "0 key-value heads");
   for (const std::vector<float>& factors :

@@ -215,8 +215,7 @@ Status parse_generation(const JsonValue& json, HfConfig& config) {
   return ok_status();
 }
 
-// Python's json writes the largest number as a word without quotes, which is no JSON. Puts quotes
-// around it.
+// Python's json writes infinity as a word without quotes, which is no JSON. Puts quotes around it.
 std::string with_quoted_infinities(std::string_view text) {
   constexpr std::string_view kWord = "Infinity";
   std::string quoted;

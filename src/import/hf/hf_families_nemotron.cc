@@ -161,7 +161,7 @@ Status parse_nemotron_h(ConfigFields& fields, HfConfig& config) {
   if (sparse) spec.architecture = "nemotron_h_moe";
   spec.layer_rope.assign(spec.n_layers, static_cast<std::uint32_t>(LayerRope::kNone));
   QSF_RETURN_IF_ERROR(parse_plain_activation(fields, "mlp_hidden_act", "relu2", spec));
-  QSF_RETURN_IF_ERROR(refuse(fields, "attention_bias", true));  // which transformers passes over
+  QSF_RETURN_IF_ERROR(refuse(fields, "attention_bias", true));  // which transformers ignores
   config.ffn_bias = fields.boolean("mlp_bias", false);
   QSF_RETURN_IF_ERROR(parse_nemotron_scans(fields, config));
   if (fields.find("sliding_window") != nullptr) {

@@ -153,7 +153,7 @@ Status parse_lfm2moe(ConfigFields& fields, HfConfig& config) {
   return ok_status();
 }
 
-// The text model of one that sees.
+// The text model of a vision model.
 Status parse_lfm2_vl(ConfigFields& fields, HfConfig& config) {
   const std::string type = fields.text("model_type", "lfm2");
   QSF_RETURN_IF_ERROR(fields.status());

@@ -41,7 +41,7 @@ bool is_ignored(std::string_view name) noexcept {
 }
 
 // Parts of a model of text, images and sound that are not the language model.
-bool is_of_images(std::string_view name) noexcept {
+bool is_of_other_inputs(std::string_view name) noexcept {
   constexpr std::string_view kModel = "model.";
   if (name.starts_with(kModel)) name.remove_prefix(kModel.size());
   constexpr std::string_view kParts[] = {"vision_tower.", "vision_model.", "multi_modal_projector.",
@@ -540,7 +540,7 @@ class HfModelMapper {
     for (std::size_t i = 0; i < used_.size(); ++i) {
       const StoredTensor& tensor = model_.weights_->tensors()[i];
       if (used_[i] || is_ignored(tensor.name)) continue;
-      if (model_.config_.multimodal && is_of_images(tensor.name)) {
+      if (model_.config_.multimodal && is_of_other_inputs(tensor.name)) {
         ++of_images;
         continue;
       }
