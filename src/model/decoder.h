@@ -148,7 +148,7 @@ class Decoder {
   Status short_conv(const Pass& pass, const LayerWeights& w, std::uint32_t layer, Buffer in);
   Status ffn(const Pass& pass, const LayerWeights& w, Buffer in);
   Status route(const Pass& pass, const LayerWeights& w, Buffer in);
-  Status score_experts(const Pass& pass, const LayerWeights& w, Buffer in);
+  Status score_experts(const Pass& pass, OperatorKind kind, const LayerWeights& w, Buffer in);
   Status guess_experts(const Pass& pass, const LayerWeights& w, const Buffer* added);
   Status run_shared_expert(const Pass& pass, const LayerWeights& w, Buffer in);
   Status run_experts(const Pass& pass, const LayerWeights& w, Buffer in);

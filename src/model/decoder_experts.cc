@@ -47,18 +47,19 @@ Status Decoder::multiply_experts(const Pass& pass, const LayerWeights& w, Buffer
 }
 
 // scores = router in
-Status Decoder::score_experts(const Pass& pass, const LayerWeights& w, Buffer in) {
+Status Decoder::score_experts(const Pass& pass, OperatorKind kind, const LayerWeights& w,
+                              Buffer in) {
   const Product scores = {&w.router, w.router_bias, buffers_.scores};
   const float scale =
       w.router_norm.empty() ? 1.0F : 1.0F / std::sqrt(static_cast<float>(spec_.hidden));
-  QSF_RETURN_IF_ERROR(multiply(pass, OperatorKind::kRouter, in, {&scores, 1},
-                               {.activation = {}, .scale = scale, .add_to = {}}));
+  QSF_RETURN_IF_ERROR(
+      multiply(pass, kind, in, {&scores, 1}, {.activation = {}, .scale = scale, .add_to = {}}));
   return backend_.wait();
 }
 
 // Chooses the experts of every row, and announces them to the pager.
 Status Decoder::route(const Pass& pass, const LayerWeights& w, Buffer in) {
-  QSF_RETURN_IF_ERROR(score_experts(pass, w, in));
+  QSF_RETURN_IF_ERROR(score_experts(pass, OperatorKind::kRouter, w, in));
   expert_rows_.clear();
   for (std::uint32_t row = 0; row < counts_.n_rows; ++row) {
     const std::span<const float> of_row =

@@ -29,7 +29,7 @@ Status Decoder::guess_experts(const Pass& pass, const LayerWeights& w, const Buf
   } else if (!next.ffn_norm.empty()) {
     norm(in, in, next.ffn_norm, next.ffn_norm_bias);
   }
-  QSF_RETURN_IF_ERROR(score_experts(pass, next, in));
+  QSF_RETURN_IF_ERROR(score_experts(pass, OperatorKind::kGuess, next, in));
   expert_rows_.clear_guesses();
   for (std::uint32_t row = 0; row < counts_.n_rows; ++row) {
     const std::span<const float> scores =

@@ -32,6 +32,7 @@ std::string_view operator_name(OperatorKind kind) noexcept {
     case OperatorKind::kAttend: return "attention";
     case OperatorKind::kAttentionOut: return "attention output";
     case OperatorKind::kRouter: return "experts' scores";
+    case OperatorKind::kGuess: return "guesses of experts";
     case OperatorKind::kGather: return "experts' rows";
     case OperatorKind::kGateUp: return "gate and up";
     case OperatorKind::kDown: return "down";

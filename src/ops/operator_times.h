@@ -25,6 +25,7 @@ enum class OperatorKind : std::uint8_t {
   kAttend,        // attention over the cache
   kAttentionOut,  // product, with the residual sum
   kRouter,        // product, the scores of experts
+  kGuess,         // product, the scores of a later layer's experts
   kGather,        // rows of an expert, copied
   kGateUp,        // product, with the activation; of the up projection alone without a gate
   kDown,          // product, with the residual sum
@@ -60,8 +61,9 @@ class OperatorProfile {
 
 constexpr bool is_product(OperatorKind kind) noexcept {
   return kind == OperatorKind::kQkv || kind == OperatorKind::kAttentionOut ||
-         kind == OperatorKind::kRouter || kind == OperatorKind::kGateUp ||
-         kind == OperatorKind::kDown || kind == OperatorKind::kHead;
+         kind == OperatorKind::kRouter || kind == OperatorKind::kGuess ||
+         kind == OperatorKind::kGateUp || kind == OperatorKind::kDown ||
+         kind == OperatorKind::kHead;
 }
 
 // Returns "norm", "input rows", "gate and up" ... for people.

@@ -163,7 +163,8 @@ ExpertSlot ExpertCache::find_slot(ExpertId id) const noexcept {
 }
 
 ExpertSlot ExpertCache::find_guess_slot(ExpertId id) const noexcept {
-  const std::uint32_t layer = id / experts_per_layer_;
+  const std::uint32_t own = id / experts_per_layer_;
+  const std::uint32_t layer = own == 0 ? n_layers_ - 1 : own - 1;
   ExpertSlot best = kNoExpertSlot;
   float longest = 0.0F;
   for (ExpertSlot s = 0; s < slots_.size(); ++s) {

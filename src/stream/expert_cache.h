@@ -90,7 +90,8 @@ class ExpertCache {
   // kNoExpertSlot while none can.
   // Requires  it has none
   ExpertSlot find_slot(ExpertId id) const noexcept;
-  // The same for an expert that is guessed: neither wanted nor guessed ones leave for it.
+  // The same for an expert that is guessed while the layer before its own runs: neither wanted nor
+  // guessed ones leave for it.
   ExpertSlot find_guess_slot(ExpertId id) const noexcept;
   // Puts an expert into a slot in place of the one there, and returns that one.
   ExpertId put(ExpertId id, ExpertSlot slot) noexcept;

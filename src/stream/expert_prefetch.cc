@@ -23,6 +23,7 @@ ExpertPrefetch::ExpertPrefetch(std::uint32_t n_layers, std::uint32_t experts_use
     : n_ranks_(experts_used),
       pass_bytes_(pass_bytes),
       shares_(std::size_t{n_layers} * experts_used, kFirstShare) {
+  guessed_.reserve(std::size_t{kMostGuessedRows} * experts_used);
   missing_.reserve(std::size_t{kMostGuessedRows} * experts_used);
   to_read_.reserve(std::size_t{kMostGuessedRows} * experts_used);
 }
@@ -30,7 +31,7 @@ ExpertPrefetch::ExpertPrefetch(std::uint32_t n_layers, std::uint32_t experts_use
 std::uint64_t ExpertPrefetch::heap_bytes(std::uint32_t n_layers,
                                          std::uint32_t experts_used) noexcept {
   return std::uint64_t{n_layers} * experts_used * sizeof(float) +
-         std::uint64_t{kMostGuessedRows} * experts_used * (sizeof(Missing) + sizeof(ExpertId));
+         std::uint64_t{kMostGuessedRows} * experts_used * (sizeof(Missing) + 2 * sizeof(ExpertId));
 }
 
 void ExpertPrefetch::start_pass() noexcept {
@@ -53,6 +54,7 @@ std::span<const ExpertId> ExpertPrefetch::start(std::uint32_t layer,
   layer_ = layer;
   for (const ExpertGuess& guess : guesses) {
     const ExpertId id = layer * experts_per_layer + guess.expert;
+    guessed_.push_back(id);
     if (cache.slot_of(id) != kNoExpertSlot) continue;
     missing_.push_back({guess.expert, guess.rank});
     if (share(layer, guess.rank) >= kLeastShare) to_read_.push_back(id);
@@ -66,17 +68,17 @@ bool ExpertPrefetch::spend(std::uint64_t bytes) noexcept {
   return true;
 }
 
-void ExpertPrefetch::settle(std::uint32_t layer, std::span<const ExpertUse> uses) noexcept {
+void ExpertPrefetch::learn(std::uint32_t layer, std::span<const ExpertUse> uses) noexcept {
   for (const Missing& guess : missing_) {
     if (layer != layer_) break;
     const bool came_true = std::ranges::binary_search(uses, guess.expert, {}, &ExpertUse::expert);
     float& of_rank = share(layer, guess.rank);
     of_rank += ((came_true ? 1.0F : 0.0F) - of_rank) * kNewest;
   }
-  end();
 }
 
 void ExpertPrefetch::end() noexcept {
+  guessed_.clear();
   missing_.clear();
   to_read_.clear();
 }

@@ -3,8 +3,8 @@
 // ExpertPrefetch: which experts of the next layer are read ahead of its router.
 //
 // The next layer's router, run on the rows of this layer, names most of the experts that it will
-// choose. How many depends on the layer, the first ones change a row most, and on the rank of a
-// guess. So the share of guesses that came true is measured for each layer and rank, over those of
+// choose: fewer in the first layers, which change a row most, and fewer among its last choices. So
+// the share of guesses that came true is measured for each layer and rank, over those of
 // experts that were missing: the others cost nothing. Guesses are read where that share is large
 // enough, and at most as many bytes a pass as its experts have.
 //
@@ -47,13 +47,15 @@ class ExpertPrefetch {
   // Requires  no guesses; at most kMostGuessedRows * experts_used of them, each expert once
   std::span<const ExpertId> start(std::uint32_t layer, std::uint32_t experts_per_layer,
                                   std::span<const ExpertGuess> guesses, const ExpertCache& cache);
-  // The experts to be read, as start() returned them; none after end().
+  // The experts to be read, as start() returned them, and all that are guessed; none after end().
   std::span<const ExpertId> experts() const noexcept { return to_read_; }
+  std::span<const ExpertId> guessed() const noexcept { return guessed_; }
   // Takes the bytes of a read, or returns false when the pass has none left.
   bool spend(std::uint64_t bytes) noexcept;
-  // Ends the guesses. Where their layer has chosen, its experts tell which ones came true.
-  // Requires  uses ascending
-  void settle(std::uint32_t layer, std::span<const ExpertUse> uses) noexcept;
+  // A layer has chosen: learns which guesses came true if they were for it. Requires  uses
+  // ascending
+  void learn(std::uint32_t layer, std::span<const ExpertUse> uses) noexcept;
+  // Ends the guesses.
   void end() noexcept;
 
  private:
@@ -71,6 +73,7 @@ class ExpertPrefetch {
   std::uint32_t pass_ = 0;
   std::uint32_t layer_ = 0;
   std::vector<float> shares_;  // [layers, ranks], of guesses that came true
+  std::vector<ExpertId> guessed_;
   std::vector<Missing> missing_;
   std::vector<ExpertId> to_read_;
 };

@@ -26,6 +26,12 @@ std::vector<ExpertId> start(ExpertPrefetch& prefetch, std::uint32_t layer,
   return {to_read.begin(), to_read.end()};
 }
 
+// The layer chose these.
+void settle(ExpertPrefetch& prefetch, std::uint32_t layer, const std::vector<ExpertUse>& uses) {
+  prefetch.learn(layer, uses);
+  prefetch.end();
+}
+
 TEST(ExpertPrefetchTest, MissingExpertsAreReadInTheOrderOfTheGuesses) {
   ExpertPrefetch prefetch(kLayers, 3, 1000);
   const ExpertCache cache = empty_cache({{.bytes = 100, .expert = 1 * kExperts + 5}});
@@ -33,7 +39,9 @@ TEST(ExpertPrefetchTest, MissingExpertsAreReadInTheOrderOfTheGuesses) {
   EXPECT_EQ(start(prefetch, 1, {{7, 0}, {5, 1}, {2, 2}}, cache),
             (std::vector<ExpertId>{kExperts + 7, kExperts + 2}));
   EXPECT_EQ(prefetch.experts().size(), 2U);
+  EXPECT_EQ(prefetch.guessed().size(), 3U);
   prefetch.end();
+  EXPECT_TRUE(prefetch.guessed().empty());
   EXPECT_TRUE(prefetch.experts().empty());
 }
 
@@ -48,10 +56,10 @@ TEST(ExpertPrefetchTest, GuessesOfRanksThatDoNotComeTrueAreNotRead) {
   for (int pass = 0; pass < 100; ++pass) {
     prefetch.start_pass();
     start(prefetch, 0, guesses, cache);
-    prefetch.settle(0, pass % 5 == 0 ? one : two);
+    settle(prefetch, 0, pass % 5 == 0 ? one : two);
     EXPECT_TRUE(prefetch.experts().empty());
     start(prefetch, 1, guesses, cache);
-    prefetch.settle(1, all);
+    settle(prefetch, 1, all);
   }
   EXPECT_EQ(start(prefetch, 0, guesses, cache), (std::vector<ExpertId>{7, 5}));
   prefetch.end();
@@ -73,7 +81,7 @@ TEST(ExpertPrefetchTest, LayersWithoutLuckAreTriedAgain) {
       if (!prefetch.wants(1)) continue;
       ++n_wanted;
       start(prefetch, 1, {{7, 0}}, cache);
-      prefetch.settle(1, uses);
+      settle(prefetch, 1, uses);
     }
     return n_wanted;
   };
@@ -88,7 +96,7 @@ TEST(ExpertPrefetchTest, GuessesOfAnotherLayerTeachNothing) {
   for (int pass = 0; pass < 40; ++pass) {
     prefetch.start_pass();
     start(prefetch, 1, {{7, 0}}, cache);
-    prefetch.settle(2, {});
+    settle(prefetch, 2, {});
   }
   EXPECT_EQ(start(prefetch, 1, {{7, 0}}, cache).size(), 1U);
 }

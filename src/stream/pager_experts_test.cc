@@ -259,8 +259,8 @@ TEST_F(PagerExpertsTest, GuessedExpertsAreReadAndCountAsMissing) {
 TEST_F(PagerExpertsTest, GuessesChangeNoBytes) {
   const Residency all = whole();
   const std::uint64_t span = everything(all) - all.least_bytes;
-  for (const std::uint64_t limit :
-       {all.least_bytes, all.least_bytes + span / 9, all.least_bytes + span / 2}) {
+  for (const std::uint64_t limit : {all.least_bytes, all.least_bytes + span / 9,
+                                    all.least_bytes + span / 2, all.least_bytes + span * 2 / 3}) {
     auto opened = open_pager(reader_, {.limits = {.bytes = limit}}).value();
     WeightPager& pager = *opened.pager;
     Rng rng(6);
@@ -273,8 +273,17 @@ TEST_F(PagerExpertsTest, GuessesChangeNoBytes) {
         for (const std::uint32_t expert : chosen[layer]) uses.push_back({expert, 1.0F, true});
         pager.want_experts(layer_section(layer), uses);
         if (layer + 1 < kLayers) {
-          const std::uint32_t first = rng.below(kExperts);
-          const std::vector<ExpertGuess> guesses = {{first, 0}, {(first + 2) % kExperts, 1}};
+          // Most are right; a wrong one joins some.
+          std::vector<ExpertGuess> guesses;
+          for (const std::uint32_t expert : chosen[layer + 1]) {
+            if (guesses.size() < 2 && rng.below(8) != 0) guesses.push_back({expert, 0});
+          }
+          if (guesses.size() < 2) {
+            const std::uint32_t any = rng.below(kExperts);
+            const bool known =
+                std::ranges::find(guesses, any, &ExpertGuess::expert) != guesses.end();
+            if (!known) guesses.push_back({any, 1});
+          }
           pager.guess_experts(layer_section(layer + 1), guesses);
         }
         for (const ExpertUse& use : uses) {
@@ -282,6 +291,9 @@ TEST_F(PagerExpertsTest, GuessesChangeNoBytes) {
           pager.expert_done(layer_section(layer), use.expert);
         }
       }
+    }
+    if (pager.residency().streamed_bytes == 0) {
+      EXPECT_GT(pager.stats().experts_foreseen, 20U);
     }
   }
 }

@@ -50,7 +50,8 @@ struct ReadJob {
   TileId tile = kNoTile;
   RingSlot slot = kNoSlot;  // of the ring; none: the tile is resident
   std::byte* place = nullptr;
-  bool first = true;  // its bytes were not checked yet
+  bool first = true;     // its bytes were not checked yet
+  bool guessed = false;  // of an expert that the pass may not use
 };
 
 // Time spent on a job after the read.
@@ -133,6 +134,8 @@ class TileSchedule {
   static constexpr std::uint32_t kNoEvent = 0xFFFFFFFFU;
   // Tiles that read-once experts take from others: enough for reads to go on beside the products.
   static constexpr std::uint64_t kReadOnceBytes = std::uint64_t{32} << 20;
+  // Guesses in flight: enough for a disk to be busy, few enough for what is wanted not to wait.
+  static constexpr std::uint32_t kMostGuessJobs = 4;
   using Lock = std::unique_lock<std::mutex>;
 
   // All of these require the mutex to be held.
@@ -144,6 +147,8 @@ class TileSchedule {
   bool take(TileId id, ReadJob& job);
   bool take_expert_slot(ExpertId expert);
   bool take_guess_slot(ExpertId expert);
+  bool is_in_memory(ExpertId expert) const;
+  std::uint64_t stored_bytes_of(ExpertId expert) const;
   void evict(ExpertId expert);
   std::uint64_t drop_experts(std::uint64_t bytes);
   ExpertId expert_of(TileId id) const { return table_.tile(id).expert; }
@@ -201,7 +206,8 @@ class TileSchedule {
   std::uint64_t loaded_bytes_ = 0;  // stored bytes of resident tiles that are ready
   std::uint32_t n_ring_jobs_ = 0;   // claimed and not completed
   std::uint32_t n_expert_jobs_ = 0;
-  std::uint32_t n_reading_ = 0;  // claimed and read_ended() not called
+  std::uint32_t n_guess_jobs_ = 0;  // those of guesses
+  std::uint32_t n_reading_ = 0;     // claimed and read_ended() not called
   std::uint64_t reading_since_ns_ = 0;
   std::uint64_t held_ring_bytes_ = 0;
   std::uint64_t open_ns_;

@@ -14,6 +14,7 @@ namespace {
 
 constexpr const char* kRoutingHeader = "qsf-routing 1";
 constexpr std::uint32_t kNextScores = 2;
+constexpr std::uint32_t kNoGuess = UINT32_MAX;  // in the place of an expert
 
 }  // namespace
 
@@ -62,14 +63,12 @@ qsf::Status RoutingReplay::add_line(const std::string& line) {
     return qsf::invalid_argument("layer %u, the model has %zu", layer, experts_.size());
   }
   QSF_RETURN_IF_ERROR(add_experts(text, experts_[layer]));
-  if (guesses != std::string::npos) {
-    std::istringstream guessed(line.substr(guesses + 1));
-    QSF_RETURN_IF_ERROR(add_experts(guessed, guesses_[layer]).with_context("guesses"));
+  if (guesses == std::string::npos) {
+    guesses_[layer].insert(guesses_[layer].end(), n_used_, kNoGuess);
+    return qsf::ok_status();
   }
-  if (!guesses_[layer].empty() && guesses_[layer].size() != experts_[layer].size()) {
-    return qsf::invalid_argument("some lines of layer %u have guesses and others none", layer);
-  }
-  return qsf::ok_status();
+  std::istringstream guessed(line.substr(guesses + 1));
+  return add_experts(guessed, guesses_[layer]).with_context("guesses");
 }
 
 // Adds a row's experts to those of its layer.
@@ -108,6 +107,7 @@ void RoutingReplay::guessed(std::uint32_t layer, const qsf::Row&,
   const std::vector<std::uint32_t>& all = guesses_[layer];
   if (all.empty()) return;
   const std::size_t row = (next_[layer] + n_guessed_[layer]++) % (all.size() / n_used_);
+  if (all[row * n_used_] == kNoGuess) return;
   for (std::size_t i = 0; i < guessed.size(); ++i) guessed[i].expert = all[row * n_used_ + i];
 }
 

@@ -55,7 +55,7 @@ class RoutingReplay final : public qsf::RoutingHook {
   // By layer: the experts and the guesses of its lines, the next line, and how many lines beyond it
   // were guessed.
   std::vector<std::vector<std::uint32_t>> experts_;  // [rows, n_used_]
-  std::vector<std::vector<std::uint32_t>> guesses_;  // the same, or none
+  std::vector<std::vector<std::uint32_t>> guesses_;  // the same
   std::vector<std::size_t> next_;
   std::vector<std::size_t> n_guessed_;
 };

@@ -320,6 +320,13 @@ class Streams(Case):
         self.assertIn("100.0 % of the experts used were in memory", out)
         self.assertIn("14 of 14 experts in memory at once", out)
 
+    def test_a_recording_of_a_streamed_model_with_and_without_guesses_is_replayed(self):
+        mixed = write("mixed.txt", "qsf-routing 1\ng 0 6 5 4\ng 1 0 1 2 > 0 1 3\ng 0 1 2 3\ng 1 4 5 6\n")
+        arguments = ["-p", "0", "-n", "6", "-r", "1", "--no-probe"]
+        run = self.measured(self.experts_model(), "--stream", "500", *arguments,
+                            "--routing", mixed)["streams"][0]["tests"][0]["runs"][0]
+        self.assertEqual(run["experts_used"], 6 * 2 * 3)
+
     def test_refuses_routings_that_do_not_fit(self):
         arguments = ["--stream", "500", "-p", "0", "-n", "2", "-r", "1", "--no-probe", "--routing"]
         model = self.experts_model()
@@ -334,9 +341,6 @@ class Streams(Case):
                            ("x 0 1 2 3", "expected \"g LAYER EXPERT")):
             err = self.refused(1, word, model, *arguments, write("bad.txt", f"qsf-routing 1\n{text}\n"))
             self.assertIn("bad.txt: line 2", err)
-        err = self.refused(1, "some lines of layer 0 have guesses and others none", model, *arguments,
-                           write("bad.txt", "qsf-routing 1\ng 0 1 2 3 > 1 2 3\ng 0 1 2 3\n"))
-        self.assertIn("bad.txt: line 3", err)
         self.refused(1, "no routings", model, *arguments, write("empty.txt", "qsf-routing 1\n"))
         self.refused(1, "no experts", MODEL, *arguments, write("good.txt", "qsf-routing 1\ng 0 1 2 3\n"))
         self.refused(2, "--routing needs --stream", model, "--routing", path("bad.txt"))
