@@ -171,8 +171,9 @@ void add_model(std::string& text, const qsf::QsfReader& reader) {
   add_line(text, "architecture      %s", s.architecture.c_str());
   add_line(text, "layers            %u", s.n_layers);
   add_line(text, "hidden            %u", s.hidden);
-  add_line(text, "heads             %u, %u key-value, dimension %u", s.n_heads, s.n_kv_heads,
-           s.head_dim);
+  const char* const most = s.layer_heads.empty() ? "" : "at most ";
+  add_line(text, "heads             %u, %s%u key-value, dimension %s%u", s.n_heads, most,
+           s.n_kv_heads, most, s.head_dim);
   add_line(text, "ffn               %u, %s%s", s.ffn,
            std::string(qsf::activation_name(s.activation)).c_str(), s.gated_ffn ? ", gated" : "");
   if (s.n_experts != 0) {
