@@ -316,9 +316,16 @@ static void score_run(const AttendPageArgs& args, const Run& run, const Scratch&
   }
 }
 
+// Rounds to the nearest bf16, ties to even. Neither to_bf16() nor std::bit_cast: an inline function
+// might be emitted with instructions of this tier. Requires  a number
+[[gnu::always_inline]] static inline float nearest_bf16(float value) noexcept {
+  const std::uint32_t bits = __builtin_bit_cast(std::uint32_t, value);
+  return __builtin_bit_cast(float, (bits + 0x7FFFU + ((bits >> 16) & 1U)) & 0xFFFF0000U);
+}
+
 // The bias of a position where it is a product in bf16.
 static inline float bf16_bias(float slope, std::int32_t position) noexcept {
-  return to_f32(to_bf16(slope * to_f32(to_bf16(static_cast<float>(position)))));
+  return nearest_bf16(slope * nearest_bf16(static_cast<float>(position)));
 }
 
 static inline void add_bf16_biases(const AttendPageArgs& args, float slope, std::int32_t position,
