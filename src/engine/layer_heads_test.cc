@@ -7,13 +7,12 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include <filesystem>
 #include <string>
 #include <vector>
 
 #include "engine/engine_impl.h"
 #include "engine/engine_plan.h"
-#include "engine/testing/naive_model_test.h"
+#include "engine/testing/attention_contract.h"
 #include "model/architecture.h"
 
 namespace qsf {
@@ -46,39 +45,24 @@ ModelSpec layered_spec() {
   return spec;
 }
 
-class LayerHeadsTest : public NaiveModelTest {
+class LayerHeadsTest : public AttentionContractTest {
  protected:
   void SetUp() override { make_model(layered_spec(), kHeadRows); }
-  std::vector<std::vector<double>> wanted(const NaiveModel::Sees& sees = nullptr) const {
-    return model_->logits({tokens_.begin(), tokens_.end()}, kHeadContext, {}, sees);
-  }
-  static EngineOptions options_of(KvType type) {
-    EngineOptions options = exact_options(kHeadContext);
-    options.k_type = options.v_type = type;
-    return options;
-  }
 };
 
 TEST_F(LayerHeadsTest, EveryKvTypeFollowsTheDefinition) {
-  const auto want = wanted();
-  for (const auto& [type, limit] : {std::pair{KvType::kF32, 1e-5}, std::pair{KvType::kF16, 0.01},
-                                    std::pair{KvType::k8Bit, 0.15}, std::pair{KvType::k4Bit, 0.9},
-                                    std::pair{KvType::k2Bit, 1.6}}) {
-    const double error = largest_difference(run(options_of(type), {kHeadRows}, kHeadRows), want);
-    EXPECT_LT(error, limit) << kv_type_name(type);
-    RecordProperty(std::string(kv_type_name(type)), std::to_string(error));
-  }
+  expect_kv_types(kHeadContext, 1.6);
 }
 
 TEST_F(LayerHeadsTest, APageHasTheBytesOfEachLayer) {
   for (const KvType type : kAllKvTypes) {
-    const KvShape shape = kv_shape(model_->spec(), options_of(type));
+    const KvShape shape = kv_shape(model_->spec(), options_of(kHeadContext, type));
     std::uint64_t n_bytes = 0;
     for (const auto& [n_heads, width] : {std::pair{3U, 6U}, {1U, 16U}, {3U, 6U}, {2U, 10U}}) {
       n_bytes += 2 * n_heads * kv_block_bytes(type, width);
     }
     EXPECT_EQ(shape.page_bytes(), n_bytes) << kv_type_name(type);
-    const auto engine = open(options_of(type));
+    const auto engine = open(options_of(kHeadContext, type));
     const Region* const region = engine->impl().plan.memory.find("kv_cache");
     ASSERT_NE(region, nullptr);
     EXPECT_EQ(region->bytes, n_bytes * engine->impl().plan.n_kv_pages) << kv_type_name(type);
@@ -87,83 +71,34 @@ TEST_F(LayerHeadsTest, APageHasTheBytesOfEachLayer) {
 
 TEST_F(LayerHeadsTest, CallsPassesAndCancellingDoNotShow) {
   for (const KvType type : {KvType::kF32, KvType::k4Bit}) {
-    EngineOptions options = options_of(type);
-    const Logits want = run(options, {kHeadRows}, kHeadRows);
-    EXPECT_EQ(run(options, {1, 64, 7}, kHeadRows), want);
-    options.rows_per_pass = 16;
-    EXPECT_EQ(run(options, {kHeadRows}, kHeadRows), want);
-    expect_no_trace_of_cancelling(options, {0, 40}, {1, 4}, want);
-    expect_truncation_leaves_no_trace(options, {0, 64, 100}, want);
+    SCOPED_TRACE(kv_type_name(type));
+    expect_calls_do_not_show(options_of(kHeadContext, type));
   }
 }
 
 TEST_F(LayerHeadsTest, GeneratedRowsFollowTheDefinition) {
-  const auto want = wanted();
-  const auto engine = open(exact_options(kHeadContext));
-  const auto session = engine->create_session().value();
-  Logits got;
-  prefill(*session, 0, 100, got);
-  for (std::size_t token = 100; token < kHeadRows; ++token) step(*session, token, got);
-  EXPECT_LT(largest_difference(got, want), 1e-5);
+  expect_generated_rows(exact_options(kHeadContext));
 }
 
 TEST_F(LayerHeadsTest, WindowsOfTheCacheFollowTheDefinition) {
-  EngineOptions options = exact_options(kHeadContext);
-  options.kv_policy = {.policy = KvPolicy::kWindow, .window = 50, .sinks = 3};
-  const auto want = wanted([](std::uint32_t, std::uint32_t, std::size_t i, std::size_t j) {
-    return j < 3 || i - j < 50;
-  });
-  EXPECT_LT(largest_difference(run(options, {kHeadRows}, kHeadRows), want), 1e-5);
-  options.kv_policy.rope_reindex = true;
-  const NaiveModel::Cache cache = {.sinks = 3, .window = 50};
-  const auto reindexed =
-      model_->logits({tokens_.begin(), tokens_.end()}, kHeadContext, {}, nullptr, nullptr, &cache);
-  EXPECT_LT(largest_difference(run(options, {kHeadRows}, kHeadRows), reindexed), 1e-5);
+  expect_window(exact_options(kHeadContext));
+  expect_reindexed_window(exact_options(kHeadContext));
 }
 
 TEST_F(LayerHeadsTest, SavedForkedAndSpilledTextsGoOnWithTheSameBits) {
-  const std::string saved = path_ + ".session";
-  const std::string spill = path_ + ".kv";
   for (const KvType type : kAllKvTypes) {
-    EngineOptions options = options_of(type);
-    options.n_sequences = 2;
-    const Logits want = run(options, {kHeadRows}, kHeadRows);
-    {
-      const auto engine = open(options);
-      const auto session = engine->create_session().value();
-      Logits got;
-      prefill(*session, 0, 100, got);
-      ASSERT_TRUE(session->save(saved).ok());
-      const auto fork = session->fork().value();
-      prefill(*fork, 100, kHeadRows, got);
-      EXPECT_EQ(got, want) << "forked, " << kv_type_name(type);
-    }
-    options.kv_spill_path = spill;
-    const auto engine = open(options);
-    const auto session = engine->create_session().value();
-    const Status status = session->load(saved);
-    ASSERT_TRUE(status.ok()) << status.message();
-    Logits rest;
-    prefill(*session, 100, kHeadRows, rest);
-    EXPECT_TRUE(std::equal(rest.begin(), rest.end(), want.begin() + 100, want.end()))
-        << "saved, " << kv_type_name(type);
+    SCOPED_TRACE(kv_type_name(type));
+    expect_texts_go_on(options_of(kHeadContext, type));
   }
-  std::filesystem::remove(saved);
-  std::filesystem::remove(spill);
 }
 
 TEST_F(LayerHeadsTest, WhatKnowsOneWidthRefusesTheModel) {
-  const auto message = [this](const EngineOptions& options) {
-    const auto engine = Engine::open(path_, options);
-    EXPECT_FALSE(engine.has_value());
-    return engine.has_value() ? std::string() : engine.error().message();
-  };
   EngineOptions sparse = exact_options(kHeadContext);
   sparse.attention = AttentionKind::kSparsePrefill;
-  EXPECT_THAT(message(sparse), HasSubstr("attention h2o: this model's layers have heads of"));
+  EXPECT_THAT(refusal(sparse), HasSubstr("attention h2o: this model's layers have heads of"));
   EngineOptions evicting = exact_options(kHeadContext);
   evicting.kv_policy.policy = KvPolicy::kH2o;
-  EXPECT_THAT(message(evicting), HasSubstr("kv policy h2o: this model's layers have heads of"));
+  EXPECT_THAT(refusal(evicting), HasSubstr("kv policy h2o: this model's layers have heads of"));
 }
 
 TEST(LayerHeadsSpecTest, NormsOfAllHeadsAreRefused) {
