@@ -3,6 +3,7 @@
 #include "import/gguf/gguf_families.h"
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <cstdint>
 #include <iterator>
@@ -499,34 +500,27 @@ constexpr GgufKindName kFalconTwoNormNames[] = {{TensorKind::kAttnNorm, "attn_no
 
 // What follows attention is the norm before the FFN here.
 constexpr GgufKindName kLateFfnNormNames[] = {{TensorKind::kFfnNorm, "post_attention_norm.weight"}};
-constexpr GgufKindName kScanNames[] = {{TensorKind::kMixerIn, "ssm_in.weight"},
-                                       {TensorKind::kMixerInBias, "ssm_in.bias"},
-                                       {TensorKind::kConvTaps, "ssm_conv1d.weight"},
-                                       {TensorKind::kConvBias, "ssm_conv1d.bias"},
-                                       {TensorKind::kScanDecay, "ssm_a"},
-                                       {TensorKind::kScanBias, "ssm_dt.bias"},
-                                       {TensorKind::kScanSkip, "ssm_d"},
-                                       {TensorKind::kScanNorm, "ssm_norm.weight"},
-                                       {TensorKind::kMixerOut, "ssm_out.weight"},
-                                       {TensorKind::kMixerOutBias, "ssm_out.bias"}};
-// One norm a layer has one name, whatever it stands before.
-constexpr GgufKindName kNemotronNames[] = {
-    {TensorKind::kFfnNorm, "attn_norm.weight"}, {TensorKind::kMixerIn, "ssm_in.weight"},
-    {TensorKind::kMixerInBias, "ssm_in.bias"},  {TensorKind::kConvTaps, "ssm_conv1d.weight"},
-    {TensorKind::kConvBias, "ssm_conv1d.bias"}, {TensorKind::kScanDecay, "ssm_a"},
-    {TensorKind::kScanBias, "ssm_dt.bias"},     {TensorKind::kScanSkip, "ssm_d"},
-    {TensorKind::kScanNorm, "ssm_norm.weight"}, {TensorKind::kMixerOut, "ssm_out.weight"},
-    {TensorKind::kMixerOutBias, "ssm_out.bias"}};
-// The name of the FFN's norm has no ending.
-constexpr GgufKindName kFalconH1Names[] = {{TensorKind::kFfnNorm, "ffn_norm"},
-                                           {TensorKind::kMixerIn, "ssm_in.weight"},
-                                           {TensorKind::kConvTaps, "ssm_conv1d.weight"},
-                                           {TensorKind::kConvBias, "ssm_conv1d.bias"},
-                                           {TensorKind::kScanDecay, "ssm_a"},
-                                           {TensorKind::kScanBias, "ssm_dt.bias"},
-                                           {TensorKind::kScanSkip, "ssm_d"},
-                                           {TensorKind::kScanNorm, "ssm_norm.weight"},
-                                           {TensorKind::kMixerOut, "ssm_out.weight"}};
+constexpr std::array kScanNames = std::to_array<GgufKindName>({
+    {TensorKind::kMixerIn, "ssm_in.weight"},
+    {TensorKind::kMixerInBias, "ssm_in.bias"},
+    {TensorKind::kConvTaps, "ssm_conv1d.weight"},
+    {TensorKind::kConvBias, "ssm_conv1d.bias"},
+    {TensorKind::kScanDecay, "ssm_a"},
+    {TensorKind::kScanBias, "ssm_dt.bias"},
+    {TensorKind::kScanSkip, "ssm_d"},
+    {TensorKind::kScanNorm, "ssm_norm.weight"},
+    {TensorKind::kMixerOut, "ssm_out.weight"},
+    {TensorKind::kMixerOutBias, "ssm_out.bias"},
+});
+// The same, and what the norm before an FFN is called.
+constexpr std::array<GgufKindName, kScanNames.size() + 1> scan_names(const char* ffn_norm) {
+  std::array<GgufKindName, kScanNames.size() + 1> names = {};
+  std::copy(kScanNames.begin(), kScanNames.end(), names.begin());
+  names.back() = {TensorKind::kFfnNorm, ffn_norm};
+  return names;
+}
+constexpr std::array kNemotronNames = scan_names("attn_norm.weight");  // one norm a layer
+constexpr std::array kFalconH1Names = scan_names("ffn_norm");          // a name without an ending
 constexpr GgufKindName kQwen35Names[] = {{TensorKind::kFfnNorm, "post_attention_norm.weight"},
                                          {TensorKind::kAttnGate, "attn_q.weight"},
                                          {TensorKind::kMixerIn, "attn_qkv.weight"},
