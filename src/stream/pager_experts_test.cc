@@ -255,6 +255,41 @@ TEST_F(PagerExpertsTest, GuessedExpertsAreReadAndCountAsMissing) {
   EXPECT_EQ(stats.experts_prefetched, 2U);
 }
 
+// A guess that did not come true is the first to leave, in the same pass already.
+TEST_F(PagerExpertsTest, AWrongGuessLeavesBeforeWhatIsUsed) {
+  const Residency all = whole();
+  const std::uint64_t limit = all.least_bytes + (everything(all) - all.least_bytes) / 2;
+  auto opened = open_pager(reader_, {.limits = {.bytes = limit}}).value();
+  WeightPager& pager = *opened.pager;
+  ASSERT_TRUE(pager.load().ok());
+  // As many as there is room for, and expert 8 of no layer.
+  const std::uint32_t n_slots = pager.residency().n_expert_slots;
+  ASSERT_LE(n_slots, kLayers * (kExperts - 1));
+  std::vector<std::vector<std::uint32_t>> used(kLayers);
+  for (std::uint32_t i = 0; i < n_slots; ++i) used[i % kLayers].push_back(i / kLayers);
+  for (int pass = 0; pass < 20; ++pass) run_pass(pager, used);
+  const PagerStats before = pager.stats();
+  pager.start_pass(pager.plan_of(0, kLayers, false));
+  const std::vector<ExpertGuess> wrong = {{8, 0}};
+  pager.guess_experts(layer_section(1), wrong);
+  while (pager.stats().expert_bytes_read < before.expert_bytes_read + expert_bytes()) {
+    std::this_thread::yield();  // the watchdog ends it otherwise
+  }
+  for (const TileId id : tiles_of(pager, 1, true, 8)) take(pager, id);  // none is being read now
+  const auto use = [&](std::uint32_t layer, std::uint32_t expert) {
+    const std::vector<ExpertUse> one = {{expert, 1.0F, true}};
+    pager.want_experts(layer_section(layer), one);
+    for (const TileId id : tiles_of(pager, layer, true, expert)) take(pager, id);
+    pager.expert_done(layer_section(layer), expert);
+  };
+  use(1, 0);
+  use(2, 8);
+  run_pass(pager, used);
+  EXPECT_EQ(pager.stats().experts_prefetched - before.experts_prefetched, 1U);
+  // That of layer 2, and the one whose place the guess took.
+  EXPECT_EQ(pager.stats().experts_missed - before.experts_missed, 2U);
+}
+
 // Right, wrong and late guesses in caches of every size: the bytes stay right, and passes end.
 TEST_F(PagerExpertsTest, GuessesChangeNoBytes) {
   const Residency all = whole();
@@ -293,7 +328,7 @@ TEST_F(PagerExpertsTest, GuessesChangeNoBytes) {
       }
     }
     if (pager.residency().streamed_bytes == 0) {
-      EXPECT_GT(pager.stats().experts_foreseen, 20U);
+      EXPECT_GT(pager.stats().experts_foreseen, 0U);
     }
   }
 }
