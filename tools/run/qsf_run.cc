@@ -208,7 +208,11 @@ int complete(const RunOptions& options, QSFEngine* engine, QSFGrammar* grammar,
   qsf_generate_result result = {};
   result.struct_size = sizeof result;
   code = generate(engine, grammar, session.get(), options, prompt, seed, output, result, error);
-  output.end_line();
+  if (result.reason == QSF_STOP_CANCELLED) {
+    output.end_interrupted_line();
+  } else {
+    output.end_line();
+  }
   g_running.store(nullptr);
   if (code != QSF_OK) return report(error);
   if (save_session(options, session.get(), error) != QSF_OK) return report(error);

@@ -746,10 +746,11 @@ class Streaming(Case):
         self.assertEqual(process.wait(timeout=TIMEOUT_S), 0)
         self.assertEqual(err, b"")
 
-    def test_on_a_terminal(self):
+    def interrupted_on_a_terminal(self, *arguments):
+        """Returns what a terminal shows of a run that Ctrl-C ends after 200 bytes."""
         pid, terminal = pty.fork()
         if pid == 0:
-            os.execv(RUN, [RUN, model, *self.ENDLESS])
+            os.execv(RUN, [RUN, model, *self.ENDLESS, *arguments])
         shown = b""
         deadline = time.monotonic() + TIMEOUT_S
         interrupted = False
@@ -765,9 +766,18 @@ class Streaming(Case):
                 interrupted = True
         _, status = os.waitpid(pid, 0)
         self.assertEqual(status, 0)
+        self.assertIn(b"interrupted", shown)
+        return shown
+
+    def test_on_a_terminal(self):
+        shown = self.interrupted_on_a_terminal()
         self.assertIn(b"Once upon a time", shown)
         self.assertIn(b"\r\nqsf-run: prompt 5 tokens", shown)
-        self.assertIn(b"interrupted", shown)
+
+    def test_the_summary_begins_a_line_when_ctrl_c_follows_a_newline(self):
+        newlines = write("newlines.gbnf", b'root ::= "\\n"*')
+        shown = self.interrupted_on_a_terminal("--grammar", newlines)
+        self.assertIn(b"\r\nqsf-run: prompt 5 tokens", shown)
 
 
 class Damage(Case):

@@ -68,6 +68,10 @@ bool TextOutput::end_line() {
   return last_ == '\n' ? !failed() : write("\n");
 }
 
+bool TextOutput::end_interrupted_line() {
+  return ::isatty(STDOUT_FILENO) == 1 ? write("\n") : end_line();
+}
+
 bool TextOutput::reader_left() const {
   return error_ == EPIPE;
 }

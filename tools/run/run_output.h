@@ -22,6 +22,10 @@ class TextOutput {
   // Ends the text with a newline when there is a text that does not end in one.
   bool end_line();
 
+  // Ends a text that Ctrl-C cut. A terminal shows ^C behind the text, so a newline is due there
+  // even after a text that ends in one.
+  bool end_interrupted_line();
+
   bool failed() const { return error_ != 0; }
   // True when the reader closed its end, as `head` does: no reason to complain.
   bool reader_left() const;
