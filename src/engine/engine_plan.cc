@@ -16,7 +16,6 @@
 #include "kv/prefix_folder.h"
 #include "kv/prefix_tree.h"
 #include "kv/spilled_kv_store.h"
-#include "model/architecture.h"
 #include "model/decoder.h"
 #include "model/position_tables.h"
 #include "platform/cpu_count.h"
@@ -31,10 +30,6 @@ constexpr std::uint32_t kDefaultContext = 4096;
 constexpr std::uint32_t kDefaultReindexedContext = 65536;
 constexpr float kMaxAngle = 0x1p26F;  // of kernels/rope, up to which its angles are accurate
 constexpr std::uint32_t kDefaultRowsPerPass = 512;
-constexpr std::uint32_t kMaxSequences = 256;
-constexpr std::uint32_t kMaxGrammars = 1024;
-constexpr std::uint64_t kMaxCallerBytes = std::uint64_t{1} << 50;
-constexpr std::size_t kMaxCallerRegions = 64;
 constexpr std::uint64_t kMiB = std::uint64_t{1} << 20;
 
 // Memory outside the arena that cannot be computed. Measured (decision 015); each is about twice
@@ -64,28 +59,6 @@ unsigned long long llu(std::uint64_t value) {
 }
 double megabytes(std::uint64_t bytes) {
   return static_cast<double>(bytes) / 1e6;
-}
-
-// Returns the most positions whose rotation angles are accurate.
-std::uint32_t most_positions(const EngineOptions& options, const ModelSpec& spec) {
-  float fastest = 1.0F;  // radians a position
-  for (const float f : rope_inverse_frequencies(spec, longest_distance(options, UINT32_MAX))) {
-    fastest = std::max(fastest, f);
-  }
-  return static_cast<std::uint32_t>(kMaxAngle / fastest);
-}
-
-// The context asked for, or the default one.
-std::uint32_t asked_context(const EngineOptions& options, const ModelSpec& spec) {
-  if (options.max_context != 0) return options.max_context;
-  if (options.kv_policy.rope_reindex) {
-    const std::uint32_t wished = std::max(spec.max_positions, kDefaultReindexedContext);
-    return std::min(wished, most_positions(options, spec));
-  }
-  // Under a window the KV cache does not grow with the text.
-  return options.kv_policy.policy != KvPolicy::kFull
-             ? spec.max_positions
-             : std::min(spec.max_positions, kDefaultContext);
 }
 
 class Planner {
@@ -494,6 +467,26 @@ class Planner {
 
 }  // namespace
 
+std::uint32_t most_positions(const EngineOptions& options, const ModelSpec& spec) {
+  float fastest = 1.0F;  // radians a position
+  for (const float f : rope_inverse_frequencies(spec, longest_distance(options, UINT32_MAX))) {
+    fastest = std::max(fastest, f);
+  }
+  return static_cast<std::uint32_t>(kMaxAngle / fastest);
+}
+
+std::uint32_t asked_context(const EngineOptions& options, const ModelSpec& spec) {
+  if (options.max_context != 0) return options.max_context;
+  if (options.kv_policy.rope_reindex) {
+    const std::uint32_t wished = std::max(spec.max_positions, kDefaultReindexedContext);
+    return std::min(wished, most_positions(options, spec));
+  }
+  // Under a window the KV cache does not grow with the text.
+  return options.kv_policy.policy != KvPolicy::kFull
+             ? spec.max_positions
+             : std::min(spec.max_positions, kDefaultContext);
+}
+
 double predicted_tokens_per_second(const EnginePlan& plan) noexcept {
   const Residency& residency = plan.residency;
   if (plan.memory_bytes_per_second <= 0) return 0.0;
@@ -616,176 +609,6 @@ PassLimits pass_limits(const ModelSpec& spec, const EngineOptions& options,
                            .v_type = options.v_type};
   }
   return limits;
-}
-
-namespace {
-
-// Memory sets and heavy hitters need layers that attend to the whole context, and their attention
-// has no scores without a value.
-Status check_layers(const char* option, const EngineOptions& options, const ModelSpec& spec) {
-  if (spec.has_latent()) {
-    return unsupported("%s: this model has latent attention; use full", option);
-  }
-  if (has_attention_sinks(spec)) {
-    return unsupported("%s: this model's heads have sinks, scores without a value; use full",
-                       option);
-  }
-  if (!spec.layer_heads.empty()) {
-    return unsupported("%s: this model's layers have heads of different widths; use full", option);
-  }
-  const std::uint32_t context = asked_context(options, spec);
-  for (std::uint32_t layer = 0; layer < spec.n_layers; ++layer) {
-    const std::uint32_t window = spec.window_of(layer);
-    if (window == 0 || window >= context) continue;
-    return unsupported(
-        "%s: layer %u of this model attends to the last %u of %u positions only; use full, or a "
-        "context of at most %u",
-        option, layer, window, context, window);
-  }
-  return ok_status();
-}
-
-Status check_attention(const EngineOptions& options, const ModelSpec& spec) {
-  QSF_RETURN_IF_ERROR(validate(options.attention));
-  if (options.attention == AttentionKind::kStandard) return ok_status();
-  const char* const kind = attention_kind_name(options.attention).data();
-  if (options.attention == AttentionKind::kSparsePrefill) {
-    QSF_RETURN_IF_ERROR(validate(options.sparse_prefill));
-  } else {
-    QSF_RETURN_IF_ERROR(validate(options.prompt_mask));
-  }
-  if (options.kv_policy.policy != KvPolicy::kFull) {
-    return unsupported(
-        "attention %s with kv policy %s: that policy already limits the positions a prompt attends "
-        "to; use kv policy full, or full attention",
-        kind, std::string(kv_policy_name(options.kv_policy.policy)).c_str());
-  }
-  if (options.attention == AttentionKind::kChunked) return ok_status();
-  if (options.attention == AttentionKind::kSymmetric &&
-      spec.positions == PositionEncoding::kAlibi) {
-    return unsupported(
-        "attention symmetric: this model's ALiBi positions have no distance to later "
-        "tokens; use full");
-  }
-  return check_layers(printed("attention %s", kind).c_str(), options, spec);
-}
-
-// A state holds all rows before it, and none of them can be taken out of it.
-Status check_state(const EngineOptions& options, const ModelSpec& spec) {
-  if (!spec.has_state()) return ok_status();
-  constexpr const char* kModel = "this model has layers with a state, which holds every token";
-  if (options.kv_policy.policy != KvPolicy::kFull) {
-    return unsupported("kv policy %s: %s; use full",
-                       std::string(kv_policy_name(options.kv_policy.policy)).c_str(), kModel);
-  }
-  if (options.attention != AttentionKind::kStandard) {
-    return unsupported("attention %s: %s; use full",
-                       std::string(attention_kind_name(options.attention)).c_str(), kModel);
-  }
-  if (options.max_drafts == 0) return ok_status();
-  return unsupported("max_drafts %u: %s, rejected ones too; use 0", options.max_drafts, kModel);
-}
-
-// What a rejected row adds to the sums of attention cannot be taken back.
-Status check_drafts(const EngineOptions& options) {
-  if (options.max_drafts > kMaxDrafts) {
-    return invalid_argument("max_drafts: %u rows, expected at most %u", options.max_drafts,
-                            kMaxDrafts);
-  }
-  const bool evicts = options.kv_policy.policy == KvPolicy::kH2o;
-  if (options.max_drafts == 0 || (!evicts && options.attention != AttentionKind::kSparsePrefill)) {
-    return ok_status();
-  }
-  return unsupported(
-      "max_drafts %u with %s h2o: that chooses positions by the attention of every "
-      "row, rejected ones too; use 0 or full",
-      options.max_drafts, evicts ? "kv policy" : "attention");
-}
-
-Status check_reindexed(const EngineOptions& options, const ModelSpec& spec) {
-  if (spec.positions != PositionEncoding::kRope) {
-    return unsupported(
-        "rope_reindex: this model has %s positions, not rotary ones, so its texts end at %u "
-        "positions; leave rope_reindex out",
-        std::string(position_encoding_name(spec.positions)).c_str(), spec.max_positions);
-  }
-  if (spec.chunked_windows) {
-    return unsupported("rope_reindex: this model attends by chunks of positions; leave it out");
-  }
-  const KvPolicyOptions& policy = options.kv_policy;
-  const std::uint32_t distance = policy.sinks + policy.window;
-  if (distance > spec.max_positions) {
-    return invalid_argument(
-        "rope_reindex: %u sinks and a window of %u are %u positions, but the model was trained for "
-        "%u; use fewer",
-        policy.sinks, policy.window, distance, spec.max_positions);
-  }
-  const std::uint32_t most = most_positions(options, spec);
-  if (options.max_context <= most) return ok_status();
-  return invalid_argument(
-      "context: %u positions, but this model's rotation is accurate up to %u; use fewer",
-      options.max_context, most);
-}
-
-Status check_context(const EngineOptions& options, const ModelSpec& spec) {
-  if (options.kv_policy.rope_reindex) return check_reindexed(options, spec);
-  if (options.max_context <= spec.max_positions) return ok_status();
-  return invalid_argument(
-      "context: %u positions, but the model was trained for %u; use fewer%s", options.max_context,
-      spec.max_positions,
-      spec.positions == PositionEncoding::kRope ? ", or kv policy window with rope_reindex" : "");
-}
-
-Status check_caller_memory(const std::vector<CallerMemory>& regions) {
-  if (regions.size() > kMaxCallerRegions) {
-    return invalid_argument("memory of the caller: %zu regions, expected at most %zu",
-                            regions.size(), kMaxCallerRegions);
-  }
-  std::uint64_t left = kMaxCallerBytes;
-  for (const CallerMemory& region : regions) {
-    if (region.name.empty()) {
-      return invalid_argument("memory of the caller: a region of %llu bytes has no name",
-                              llu(region.bytes));
-    }
-    if (region.bytes > left) {
-      return invalid_argument(
-          "memory of the caller: %s has %llu bytes, expected at most %llu in all regions",
-          region.name.c_str(), llu(region.bytes), llu(kMaxCallerBytes));
-    }
-    left -= region.bytes;
-  }
-  return ok_status();
-}
-
-}  // namespace
-
-Status check_options(const EngineOptions& options, const ModelSpec& spec) {
-  if (options.n_threads > kMaxThreads) {
-    return invalid_argument("threads: %u, expected 0 (automatic) to %u", options.n_threads,
-                            kMaxThreads);
-  }
-  QSF_RETURN_IF_ERROR(validate(options.kv_policy));
-  QSF_RETURN_IF_ERROR(check_context(options, spec));
-  if (options.kv_policy.policy == KvPolicy::kH2o) {
-    QSF_RETURN_IF_ERROR(check_layers("kv policy h2o", options, spec));
-  }
-  if (options.n_sequences == 0 || options.n_sequences > kMaxSequences) {
-    return invalid_argument("sequences: %u, expected 1 to %u", options.n_sequences, kMaxSequences);
-  }
-  QSF_RETURN_IF_ERROR(check_state(options, spec));
-  QSF_RETURN_IF_ERROR(check_drafts(options));
-  QSF_RETURN_IF_ERROR(check_caller_memory(options.caller_memory));
-  if (options.grammar.max_grammars > kMaxGrammars || options.grammar.mask_bytes > kMaxCallerBytes) {
-    return invalid_argument("grammars: %u and %llu bytes of masks, expected at most %u and %llu",
-                            options.grammar.max_grammars, llu(options.grammar.mask_bytes),
-                            kMaxGrammars, llu(kMaxCallerBytes));
-  }
-  if (options.max_passes_in_flight == 0 || options.max_passes_in_flight > kMaxSequences) {
-    return invalid_argument("passes in flight: %u, expected 1 to %u", options.max_passes_in_flight,
-                            kMaxSequences);
-  }
-  QSF_RETURN_IF_ERROR(check_prefix_cache(options, kv_shape(spec, options).page_bytes()));
-  return check_attention(options, spec);
 }
 
 Result<EnginePlan> plan_engine(const PlanInputs& inputs) {

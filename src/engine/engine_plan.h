@@ -102,6 +102,11 @@ std::uint32_t max_row_delay(std::uint32_t n_sequences, std::uint32_t rows_per_pa
 // ones at the memory's rate, streamed ones at the disk's. 0 where a rate is unknown.
 double predicted_tokens_per_second(const EnginePlan& plan) noexcept;
 
+// Returns the most positions whose rotation angles are accurate.
+std::uint32_t most_positions(const EngineOptions& options, const ModelSpec& spec);
+// Returns the context asked for, or the default one.
+std::uint32_t asked_context(const EngineOptions& options, const ModelSpec& spec);
+
 // Shapes and limits of the parts of an engine.
 KvShape kv_shape(const ModelSpec& spec, const EngineOptions& options);
 // Of layers with a state; none where the model has none.

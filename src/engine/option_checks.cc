@@ -1,0 +1,192 @@
+// SPDX-License-Identifier: MIT
+//
+// Checks of an engine's options, before anything is planned.
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "engine/engine_plan.h"
+#include "kv/kv_policy.h"
+#include "model/architecture.h"
+#include "platform/threads.h"
+
+namespace qsf {
+namespace {
+
+constexpr std::uint32_t kMaxSequences = 256;
+constexpr std::uint32_t kMaxGrammars = 1024;
+constexpr std::uint64_t kMaxCallerBytes = std::uint64_t{1} << 50;
+constexpr std::size_t kMaxCallerRegions = 64;
+
+// Memory sets and heavy hitters need layers that attend to the whole context, and their attention
+// has no scores without a value.
+Status check_layers(const char* option, const EngineOptions& options, const ModelSpec& spec) {
+  if (spec.has_latent()) {
+    return unsupported("%s: this model has latent attention; use full", option);
+  }
+  if (has_attention_sinks(spec)) {
+    return unsupported("%s: this model's heads have sinks, scores without a value; use full",
+                       option);
+  }
+  if (!spec.layer_heads.empty()) {
+    return unsupported("%s: this model's layers have heads of different widths; use full", option);
+  }
+  const std::uint32_t context = asked_context(options, spec);
+  for (std::uint32_t layer = 0; layer < spec.n_layers; ++layer) {
+    const std::uint32_t window = spec.window_of(layer);
+    if (window == 0 || window >= context) continue;
+    return unsupported(
+        "%s: layer %u of this model attends to the last %u of %u positions only; use full, or a "
+        "context of at most %u",
+        option, layer, window, context, window);
+  }
+  return ok_status();
+}
+
+Status check_attention(const EngineOptions& options, const ModelSpec& spec) {
+  QSF_RETURN_IF_ERROR(validate(options.attention));
+  if (options.attention == AttentionKind::kStandard) return ok_status();
+  const char* const kind = attention_kind_name(options.attention).data();
+  if (options.attention == AttentionKind::kSparsePrefill) {
+    QSF_RETURN_IF_ERROR(validate(options.sparse_prefill));
+  } else {
+    QSF_RETURN_IF_ERROR(validate(options.prompt_mask));
+  }
+  if (options.kv_policy.policy != KvPolicy::kFull) {
+    return unsupported(
+        "attention %s with kv policy %s: that policy already limits the positions a prompt attends "
+        "to; use kv policy full, or full attention",
+        kind, std::string(kv_policy_name(options.kv_policy.policy)).c_str());
+  }
+  if (options.attention == AttentionKind::kChunked) return ok_status();
+  if (options.attention == AttentionKind::kSymmetric &&
+      spec.positions == PositionEncoding::kAlibi) {
+    return unsupported(
+        "attention symmetric: this model's ALiBi positions have no distance to later "
+        "tokens; use full");
+  }
+  return check_layers((std::string("attention ") + kind).c_str(), options, spec);
+}
+
+// A state holds all rows before it, and none of them can be taken out of it.
+Status check_state(const EngineOptions& options, const ModelSpec& spec) {
+  if (!spec.has_state()) return ok_status();
+  constexpr const char* kModel = "this model has layers with a state, which holds every token";
+  if (options.kv_policy.policy != KvPolicy::kFull) {
+    return unsupported("kv policy %s: %s; use full",
+                       std::string(kv_policy_name(options.kv_policy.policy)).c_str(), kModel);
+  }
+  if (options.attention != AttentionKind::kStandard) {
+    return unsupported("attention %s: %s; use full",
+                       std::string(attention_kind_name(options.attention)).c_str(), kModel);
+  }
+  if (options.max_drafts == 0) return ok_status();
+  return unsupported("max_drafts %u: %s, rejected ones too; use 0", options.max_drafts, kModel);
+}
+
+// What a rejected row adds to the sums of attention cannot be taken back.
+Status check_drafts(const EngineOptions& options) {
+  if (options.max_drafts > kMaxDrafts) {
+    return invalid_argument("max_drafts: %u rows, expected at most %u", options.max_drafts,
+                            kMaxDrafts);
+  }
+  const bool evicts = options.kv_policy.policy == KvPolicy::kH2o;
+  if (options.max_drafts == 0 || (!evicts && options.attention != AttentionKind::kSparsePrefill)) {
+    return ok_status();
+  }
+  return unsupported(
+      "max_drafts %u with %s h2o: that chooses positions by the attention of every "
+      "row, rejected ones too; use 0 or full",
+      options.max_drafts, evicts ? "kv policy" : "attention");
+}
+
+Status check_reindexed(const EngineOptions& options, const ModelSpec& spec) {
+  if (spec.positions != PositionEncoding::kRope) {
+    return unsupported(
+        "rope_reindex: this model has %s positions, not rotary ones, so its texts end at %u "
+        "positions; leave rope_reindex out",
+        std::string(position_encoding_name(spec.positions)).c_str(), spec.max_positions);
+  }
+  if (spec.chunked_windows) {
+    return unsupported("rope_reindex: this model attends by chunks of positions; leave it out");
+  }
+  const KvPolicyOptions& policy = options.kv_policy;
+  const std::uint32_t distance = policy.sinks + policy.window;
+  if (distance > spec.max_positions) {
+    return invalid_argument(
+        "rope_reindex: %u sinks and a window of %u are %u positions, but the model was trained for "
+        "%u; use fewer",
+        policy.sinks, policy.window, distance, spec.max_positions);
+  }
+  const std::uint32_t most = most_positions(options, spec);
+  if (options.max_context <= most) return ok_status();
+  return invalid_argument(
+      "context: %u positions, but this model's rotation is accurate up to %u; use fewer",
+      options.max_context, most);
+}
+
+Status check_context(const EngineOptions& options, const ModelSpec& spec) {
+  if (options.kv_policy.rope_reindex) return check_reindexed(options, spec);
+  if (options.max_context <= spec.max_positions) return ok_status();
+  return invalid_argument(
+      "context: %u positions, but the model was trained for %u; use fewer%s", options.max_context,
+      spec.max_positions,
+      spec.positions == PositionEncoding::kRope ? ", or kv policy window with rope_reindex" : "");
+}
+
+Status check_caller_memory(const std::vector<CallerMemory>& regions) {
+  if (regions.size() > kMaxCallerRegions) {
+    return invalid_argument("memory of the caller: %zu regions, expected at most %zu",
+                            regions.size(), kMaxCallerRegions);
+  }
+  std::uint64_t left = kMaxCallerBytes;
+  for (const CallerMemory& region : regions) {
+    if (region.name.empty()) {
+      return invalid_argument("memory of the caller: a region of %llu bytes has no name",
+                              static_cast<unsigned long long>(region.bytes));
+    }
+    if (region.bytes > left) {
+      return invalid_argument(
+          "memory of the caller: %s has %llu bytes, expected at most %llu in all regions",
+          region.name.c_str(), static_cast<unsigned long long>(region.bytes),
+          static_cast<unsigned long long>(kMaxCallerBytes));
+    }
+    left -= region.bytes;
+  }
+  return ok_status();
+}
+
+}  // namespace
+
+Status check_options(const EngineOptions& options, const ModelSpec& spec) {
+  if (options.n_threads > kMaxThreads) {
+    return invalid_argument("threads: %u, expected 0 (automatic) to %u", options.n_threads,
+                            kMaxThreads);
+  }
+  QSF_RETURN_IF_ERROR(validate(options.kv_policy));
+  QSF_RETURN_IF_ERROR(check_context(options, spec));
+  if (options.kv_policy.policy == KvPolicy::kH2o) {
+    QSF_RETURN_IF_ERROR(check_layers("kv policy h2o", options, spec));
+  }
+  if (options.n_sequences == 0 || options.n_sequences > kMaxSequences) {
+    return invalid_argument("sequences: %u, expected 1 to %u", options.n_sequences, kMaxSequences);
+  }
+  QSF_RETURN_IF_ERROR(check_state(options, spec));
+  QSF_RETURN_IF_ERROR(check_drafts(options));
+  QSF_RETURN_IF_ERROR(check_caller_memory(options.caller_memory));
+  if (options.grammar.max_grammars > kMaxGrammars || options.grammar.mask_bytes > kMaxCallerBytes) {
+    return invalid_argument("grammars: %u and %llu bytes of masks, expected at most %u and %llu",
+                            options.grammar.max_grammars,
+                            static_cast<unsigned long long>(options.grammar.mask_bytes),
+                            kMaxGrammars, static_cast<unsigned long long>(kMaxCallerBytes));
+  }
+  if (options.max_passes_in_flight == 0 || options.max_passes_in_flight > kMaxSequences) {
+    return invalid_argument("passes in flight: %u, expected 1 to %u", options.max_passes_in_flight,
+                            kMaxSequences);
+  }
+  QSF_RETURN_IF_ERROR(check_prefix_cache(options, kv_shape(spec, options).page_bytes()));
+  return check_attention(options, spec);
+}
+
+}  // namespace qsf
