@@ -43,7 +43,16 @@ def gemma4_models(max_tokens):
         top_k_experts=3, layer_types=[LOCAL, GLOBAL, GLOBAL], num_hidden_layers=3,
         num_global_key_value_heads=2, num_key_value_heads=4, intermediate_size=36,
         torch_dtype="float16")
+    smaller = gemma4_config(
+        41, max_tokens, attention_k_eq_v=False, hidden_size_per_layer_input=6,
+        layer_types=[LOCAL, LOCAL, GLOBAL, LOCAL, GLOBAL], num_global_key_value_heads=None,
+        num_key_value_heads=2, num_kv_shared_layers=2,
+        use_double_wide_mlp=True, intermediate_size=24, head_dim=8)
     return {"gemma4": (gemma4_config(44, max_tokens), {"seed": 301}),
+            "gemma4_e": (smaller, {"seed": 322, "ignored": {
+                "model.layers.3.self_attn.v_proj.weight": ((16, 32), "bfloat16"),
+                "model.layers.3.self_attn.k_norm.weight": ((8,), "bfloat16"),
+                "model.layers.4.self_attn.k_proj.weight": ((32, 32), "bfloat16")}}),
             "gemma4_a4b": (experts, {"seed": 303})}
 
 
@@ -55,6 +64,10 @@ def drawn(name, values):
         return 1.0 + 0.3 * values
     if name.endswith(".router.proj.weight"):  # multiplies rows of the root mean square 1 / sqrt(H)
         return 2.0 * values
+    if name.endswith("embed_tokens_per_layer.weight"):  # multiplied by the root of its part
+        return 0.4 * values
+    if name.endswith("per_layer_model_projection.weight"):  # divided by the root of the width
+        return values
     if name.endswith("layer_scalar"):
         return 0.9 + 0.1 * values
     return None
@@ -74,6 +87,10 @@ def gemma4_faults(config, state):
     yield Fault("layers scale what they add alone", config, state, _scaled_additions)
     if config.get("enable_moe_block"):
         yield from _expert_faults(config, state)
+    if config["num_kv_shared_layers"]:
+        yield from _sharing_faults(config, state)
+    if config["hidden_size_per_layer_input"]:
+        yield from _layer_input_faults(config, state)
 
 
 def _norm_faults(config, state):
@@ -149,6 +166,83 @@ def _expert_faults(config, state):
     yield Fault("router reads the normalised rows", config, state, _normed_routing)
 
 
+def _sharing_faults(config, state):
+    for kind in (LOCAL, GLOBAL):
+        if layer_kinds(config)[:-config["num_kv_shared_layers"]].count(kind) > 1:
+            yield Fault(f"keys and values of the first layer of {kind}", config, state,
+                        _shared_from_first(kind))
+    yield Fault("queries of sharing layers not rotated", config, state, _unturned_queries)
+
+
+def _shared_from_first(kind):
+    """Returns a patch that shares the keys and values of the first layer of a type."""
+
+    def patch(model):
+        own = [attn for attn in _attentions(model)
+               if attn.layer_type == kind and not attn.is_kv_shared_layer]
+        own[0].store_full_length_kv, own[-1].store_full_length_kv = True, False
+
+    return patch
+
+
+def _unturned_queries(model):
+    for attn in _attentions(model):
+        if not attn.is_kv_shared_layer:
+            continue
+
+        def forward(*args, plain=attn.forward, position_embeddings, **kwargs):
+            cos, sin = position_embeddings
+            still = torch.ones_like(cos), torch.zeros_like(sin)
+            return plain(*args, position_embeddings=still, **kwargs)
+
+        attn.forward = forward
+
+
+def _layer_input_faults(config, state):
+    for part in ("per_layer_projection_norm", "post_per_layer_input_norm"):
+        yield Fault(f"{part} dropped", config, state, patches.without(part))
+    width, n_layers = config["hidden_size_per_layer_input"], config["num_hidden_layers"]
+    yield Fault("table rows of the next layer", config, edited(
+        state, lambda name, t: t.copy_(t.roll(width, dims=1))
+        if name.endswith("embed_tokens_per_layer.weight") else None))
+    yield Fault("table rows by column, not by layer", config, edited(
+        state, lambda name, t: t.copy_(t.view(-1, n_layers, width).mT.reshape(t.shape))
+        if name.endswith("embed_tokens_per_layer.weight") else None))
+    yield Fault("product of the next layer", config, edited(
+        state, lambda name, t: t.copy_(t.roll(width, dims=0))
+        if name.endswith("per_layer_model_projection.weight") else None))
+    for what, change in (
+            ("table rows not multiplied", lambda m: m.embed_tokens_per_layer.embed_scale.fill_(1)),
+            ("products not divided", lambda m: setattr(m, "per_layer_model_projection_scale", 1)),
+            ("sums not divided", lambda m: setattr(m, "per_layer_input_scale", 1))):
+        yield Fault(what, config, state, lambda model, change=change: change(model.model))
+    yield Fault("gate of inputs without activation", config, state, _plain_gates)
+    yield Fault("inputs of the stream, not of the embedded row", config, state, _inputs_of_stream)
+
+
+def _plain_gates(model):
+    for layer in model.model.layers:
+        layer.act_fn = torch.nn.Identity()
+
+
+def _inputs_of_stream(model):
+    """Multiplies what is the stream in front of a layer in place of the embedded row."""
+    inner, tokens = model.model, []
+    plain = inner.get_per_layer_inputs
+
+    def table_rows(*args, **kwargs):
+        tokens[:] = [plain(*args, **kwargs)]
+        return tokens[0]
+
+    inner.get_per_layer_inputs = table_rows
+    for number, layer in enumerate(inner.layers):
+        def forward(rows, _, *args, number=number, plain=layer.forward, **kwargs):
+            return plain(rows, inner.project_per_layer_inputs(rows, tokens[0])[:, :, number],
+                         *args, **kwargs)
+
+        layer.forward = forward
+
+
 def _routers(model):
     return [layer.router for layer in model.model.layers]
 
@@ -206,8 +300,7 @@ def _reordered(config, state, kind, order):
         if any(f".self_attn.{part}.weight" in name for part in parts):
             rows = tensor.view(-1, width, *tensor.shape[1:])
             rows[:] = rows[:, order].clone()
-        elif ".self_attn.o_proj." in name and f"model.layers.{layer}.self_attn.v_proj.weight" \
-                not in state:
+        elif ".self_attn.o_proj." in name and config["attention_k_eq_v"] and kind == GLOBAL:
             columns = tensor.view(tensor.shape[0], -1, width)
             columns[:] = columns[:, :, order].clone()
 

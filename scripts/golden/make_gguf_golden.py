@@ -42,7 +42,7 @@ MODELS = {
     "granitemoe": "granitemoe", "gpt_oss": "gpt-oss", "gpt_oss_floats": "gpt-oss", "lfm2": "lfm2",
     "lfm2_moe": "lfm2moe", "granite4h": "granitehybrid", "granite4h_experts": "granitehybrid",
     "qwen3_5": "qwen35", "qwen3_5_moe": "qwen35moe", "qwen3_next": "qwen3next",
-    "gemma4": "gemma4", "gemma4_a4b": "gemma4",
+    "gemma4": "gemma4", "gemma4_a4b": "gemma4", "gemma4_e": "gemma4",
     "nemotron_h": "nemotron_h", "nemotron_h_moe": "nemotron_h_moe",
     "falcon_h1": "falcon-h1",
 }
@@ -397,6 +397,10 @@ def add_keys(writer, arch, config, tensors, names):
             config.get("intermediate_size_mlp", config["intermediate_size"]))
     elif down is None:
         pass  # a mixture of experts alone
+    elif config.get("use_double_wide_mlp"):  # in the last layers
+        n_wide = config["num_kv_shared_layers"]
+        n_narrow = layouts.count_layers(config) - n_wide
+        writer.add_feed_forward_length([down.shape[1]] * n_narrow + [2 * down.shape[1]] * n_wide)
     else:
         writer.add_feed_forward_length(down.shape[0] if arch == "gpt2" else down.shape[1])
     writer.add_head_count(n_heads)

@@ -37,8 +37,8 @@ PUBLISHED = {
     "Gemma2ForCausalLM": "Gemma 2 2B to 27B",
     "Gemma3ForCausalLM": "Gemma 3 270M, 1B",
     "Gemma3ForConditionalGeneration": "Gemma 3 4B to 27B, text alone",
-    "Gemma4ForCausalLM": "Gemma 4 31B, 26B-A4B, text part saved alone",
-    "Gemma4ForConditionalGeneration": "Gemma 4 31B, 26B-A4B, text alone",
+    "Gemma4ForCausalLM": "Gemma 4, text part saved alone",
+    "Gemma4ForConditionalGeneration": "Gemma 4 E2B to 31B, 26B-A4B, text alone",
     "GemmaForCausalLM": "Gemma 2B, 7B",
     "Glm4ForCausalLM": "GLM-4 0414 9B, 32B",
     "Glm4MoeForCausalLM": "GLM-4.5 355B-A32B, Air 106B-A12B",
@@ -100,6 +100,8 @@ PARTS = {
     ("attention_gate", "true"): "gate",
     ("shared_weight", "true"): "shared",
     ("single_sublayers", "true"): "one part a layer",
+    ("layer_scale", "true"): "scale",
+    ("layer_input", "true"): "inputs",
 }
 
 

@@ -2,18 +2,22 @@
 //
 // The shapes of a model's caches: keys and values, and states.
 
+#include <span>
+
 #include "engine/engine_plan.h"
 
 namespace qsf {
 
 KvShape kv_shape(const ModelSpec& spec, const EngineOptions& options) {
-  return {.n_layers = spec.n_attention_layers(),
+  const std::uint32_t n_layers = spec.n_kv_layers();
+  const std::span<const KvHeads> heads = spec.layer_heads;
+  return {.n_layers = n_layers,
           .n_kv_heads = spec.n_kv_heads,
           .head_dim = spec.head_dim,
           .k_type = options.k_type,
           .v_type = spec.has_latent() ? options.k_type : options.v_type,
           .keys_are_values = spec.has_latent(),
-          .by_layer = spec.layer_heads};
+          .by_layer = heads.empty() ? heads : heads.first(n_layers)};
 }
 
 StateShape state_shape(const ModelSpec& spec) noexcept {

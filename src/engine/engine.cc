@@ -288,6 +288,12 @@ Status Engine::run_layers(std::span<const TokenId> tokens, std::uint32_t first, 
                           std::span<float> hidden) {
   const std::size_t n_hidden = spec().hidden;
   QSF_CHECK(first < last && last <= spec().n_layers && hidden.size() == tokens.size() * n_hidden);
+  for (std::uint32_t layer = first; layer < last; ++layer) {
+    const std::uint32_t from = spec().attention_of(layer).kv_layer;
+    if (from >= first) continue;
+    return unsupported("layers %u to %u: layer %u attends to the keys and values of layer %u",
+                       first, last - 1, layer, from);
+  }
   QSF_RETURN_IF_ERROR(check_window(tokens, *impl_));
   QSF_RETURN_IF_ERROR(impl_->check_pass_of(tokens.size()));
   QSF_ASSIGN_OR_RETURN(const std::unique_ptr<Session> session, create_session());

@@ -29,8 +29,9 @@ Status check_layers(const char* option, const EngineOptions& options, const Mode
     return unsupported("%s: this model's heads have sinks, scores without a value; use full",
                        option);
   }
-  if (!spec.layer_heads.empty()) {
-    return unsupported("%s: this model's layers have heads of different widths; use full", option);
+  if (!spec.layer_heads.empty() || spec.shares_kv()) {
+    return unsupported("%s: this model's layers have heads of %s; use full", option,
+                       spec.shares_kv() ? "other layers" : "different widths");
   }
   const std::uint32_t context = asked_context(options, spec);
   for (std::uint32_t layer = 0; layer < spec.n_layers; ++layer) {
@@ -171,6 +172,9 @@ Status check_options(const EngineOptions& options, const ModelSpec& spec) {
   }
   if (options.n_sequences == 0 || options.n_sequences > kMaxSequences) {
     return invalid_argument("sequences: %u, expected 1 to %u", options.n_sequences, kMaxSequences);
+  }
+  if (!options.kv_spill_path.empty() && spec.shares_kv()) {
+    return unsupported("kv_spill: layers of this model share keys and values; use memory");
   }
   QSF_RETURN_IF_ERROR(check_state(options, spec));
   QSF_RETURN_IF_ERROR(check_drafts(options));

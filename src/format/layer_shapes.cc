@@ -60,7 +60,47 @@ Status check_rotations(const ModelSpec& s) {
   return ok_status();
 }
 
+// Layers that attend to an earlier one's keys and values come behind all that have their own.
+Status check_kv_layers(const ModelSpec& s) {
+  if (s.kv_layers.empty()) return ok_status();
+  if (!s.layer_mixers.empty()) {
+    return invalid_argument("shared keys and values: not in a model with mixers by layer");
+  }
+  const std::uint32_t n_own = s.n_kv_layers();
+  for (std::uint32_t layer = 0; layer < s.n_layers; ++layer) {
+    const std::uint32_t from = s.kv_layers[layer];
+    const bool fits = layer < n_own ? from == layer : from < n_own;
+    const bool alike = fits && s.attention_of(layer).head_dim == s.attention_of(from).head_dim &&
+                       s.attention_of(layer).n_kv_heads == s.attention_of(from).n_kv_heads;
+    if (alike) continue;
+    return invalid_argument(
+        "shared keys and values: layer %u takes those of layer %u, expected its own or, in the "
+        "last layers, those of an earlier one with the same heads",
+        layer, from);
+  }
+  if (n_own < s.n_layers) return ok_status();
+  return invalid_argument("shared keys and values: every layer has its own");
+}
+
+Status check_layer_ffn(const ModelSpec& s) {
+  if (s.layer_ffn.empty()) return ok_status();
+  std::uint32_t most = 0;
+  for (const std::uint32_t ffn : s.layer_ffn) {
+    if (ffn == 0) return invalid_argument("ffn by layer: 0, expected more");
+    most = std::max(most, ffn);
+  }
+  if (most == s.ffn) return ok_status();
+  return invalid_argument("ffn by layer: at most %u, but the model has %u", most, s.ffn);
+}
+
 }  // namespace
+
+std::uint32_t ModelSpec::n_kv_layers() const noexcept {
+  if (kv_layers.empty()) return n_attention_layers();
+  std::uint32_t n = 0;
+  while (n < kv_layers.size() && kv_layers[n] == n) ++n;
+  return n;
+}
 
 std::uint32_t ModelSpec::kv_dim() const noexcept {
   std::uint32_t most = layer_heads.empty() ? n_kv_heads * head_dim : 0;
@@ -83,10 +123,42 @@ void set_layer_heads(std::vector<KvHeads> heads, ModelSpec& spec) {
   spec.layer_heads = alike ? std::vector<KvHeads>() : std::move(heads);
 }
 
+void set_layer_ffn(std::vector<std::uint32_t> ffn, ModelSpec& spec) {
+  spec.ffn = *std::max_element(ffn.begin(), ffn.end());
+  const bool alike = std::all_of(ffn.begin(), ffn.end(),
+                                 [&spec](std::uint32_t of_layer) { return of_layer == spec.ffn; });
+  spec.layer_ffn = alike ? std::vector<std::uint32_t>() : std::move(ffn);
+}
+
+Status share_kv(std::uint32_t n_sharing, ModelSpec& spec) {
+  if (n_sharing == 0) return ok_status();
+  const std::uint32_t n_own = spec.n_layers - n_sharing;
+  for (std::uint32_t layer = 0; layer < spec.n_layers; ++layer) {
+    std::uint32_t from = layer < n_own ? layer : n_own - 1;
+    while (from > 0 && spec.window_of(from) != spec.window_of(layer)) --from;
+    if (spec.window_of(from) != spec.window_of(layer)) {
+      return corrupt(
+          "shared keys and values: no layer before the last %u has the window of layer "
+          "%u",
+          n_sharing, layer);
+    }
+    spec.kv_layers.push_back(from);
+  }
+  return ok_status();
+}
+
 Status check_layer_shapes(const ModelSpec& s) {
   QSF_RETURN_IF_ERROR(check_one_a_layer("heads by layer", s.layer_heads.size(), s));
   QSF_RETURN_IF_ERROR(
       check_one_a_layer("layers whose keys are values", s.key_value_layers.size(), s));
+  QSF_RETURN_IF_ERROR(check_one_a_layer("shared keys and values", s.kv_layers.size(), s));
+  QSF_RETURN_IF_ERROR(check_one_a_layer("ffn by layer", s.layer_ffn.size(), s));
+  QSF_RETURN_IF_ERROR(check_layer_ffn(s));
+  constexpr std::uint32_t kMostInputColumns = 1U << 16;
+  if (s.layer_input_dim > kMostInputColumns || s.layer_input_dim == 1) {
+    return invalid_argument("columns of layer inputs: %u, expected 0 or 2 to %u", s.layer_input_dim,
+                            kMostInputColumns);
+  }
   for (const std::uint32_t here : s.key_value_layers) {
     if (here <= 1) continue;
     return invalid_argument("layers whose keys are values: %u, expected 0 or 1", here);
@@ -103,9 +175,11 @@ Status check_layer_shapes(const ModelSpec& s) {
   if (shaped && !s.layer_mixers.empty()) {
     return invalid_argument("heads or values by layer: not in a model with mixers by layer");
   }
-  if (s.layer_heads.empty()) return ok_status();
-  QSF_RETURN_IF_ERROR(check_heads(s));
-  return check_rotations(s);
+  if (!s.layer_heads.empty()) {
+    QSF_RETURN_IF_ERROR(check_heads(s));
+    QSF_RETURN_IF_ERROR(check_rotations(s));
+  }
+  return check_kv_layers(s);
 }
 
 void encode_layer_shapes(const ModelSpec& s, Metadata& m) {
@@ -122,6 +196,9 @@ void encode_layer_shapes(const ModelSpec& s, Metadata& m) {
   if (!s.key_value_layers.empty()) {
     m.set_u32_array(keys::kAttentionKeyValues, s.key_value_layers, true);
   }
+  if (!s.kv_layers.empty()) m.set_u32_array(keys::kAttentionKvLayers, s.kv_layers, true);
+  if (!s.layer_ffn.empty()) m.set_u32_array(keys::kFfnRows, s.layer_ffn, true);
+  if (s.layer_input_dim != 0) m.set_u32(keys::kLayerInputColumns, s.layer_input_dim, true);
   if (s.value_norms) m.set_bool(keys::kAttentionValueNorms, true, true);
   if (s.rope.n_turning != 0) m.set_u32(keys::kRopeTurning, s.rope.n_turning, true);
 }
@@ -139,6 +216,9 @@ Status decode_layer_shapes(const Metadata& m, ModelSpec& s) {
     s.layer_heads.push_back({.n_kv_heads = counts[i], .head_dim = widths[i]});
   }
   QSF_ASSIGN_OR_RETURN(s.key_value_layers, m.get_u32_array(keys::kAttentionKeyValues));
+  QSF_ASSIGN_OR_RETURN(s.kv_layers, m.get_u32_array(keys::kAttentionKvLayers));
+  QSF_ASSIGN_OR_RETURN(s.layer_ffn, m.get_u32_array(keys::kFfnRows));
+  QSF_ASSIGN_OR_RETURN(s.layer_input_dim, m.get_u32(keys::kLayerInputColumns, 0));
   QSF_ASSIGN_OR_RETURN(s.value_norms, m.get_bool(keys::kAttentionValueNorms, false));
   QSF_ASSIGN_OR_RETURN(s.rope.n_turning, m.get_u32(keys::kRopeTurning, 0));
   return ok_status();

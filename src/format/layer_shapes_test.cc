@@ -19,7 +19,9 @@
 namespace qsf {
 namespace {
 
+using testing::ElementsAre;
 using testing::HasSubstr;
+using testing::IsEmpty;
 using testing_support::shaped_spec;
 
 std::array<std::byte, kHeaderBytes> shaped_header(const ModelSpec& spec) {
@@ -33,7 +35,8 @@ TEST(LayerShapesTest, SurviveHeaderAndMetadata) {
   const Metadata metadata = encode_spec_metadata(spec);
   for (const char* key :
        {keys::kAttentionHeadDims, keys::kAttentionKvHeads, keys::kAttentionKeyValues,
-        keys::kAttentionValueNorms, keys::kRopeTurning}) {
+        keys::kAttentionKvLayers, keys::kAttentionValueNorms, keys::kFfnRows,
+        keys::kLayerInputColumns, keys::kRopeTurning}) {
     const MetadataEntry* const entry = metadata.find(key);
     ASSERT_NE(entry, nullptr) << key;
     EXPECT_TRUE(entry->required) << key;
@@ -47,12 +50,16 @@ TEST(LayerShapesTest, ASpecOfAlikeLayersHasNoKeyOfThem) {
   ModelSpec spec = shaped_spec();
   spec.layer_heads.clear();
   spec.key_value_layers.clear();
+  spec.kv_layers.clear();
+  spec.layer_ffn.clear();
+  spec.layer_input_dim = 0;
   spec.value_norms = false;
   spec.rope.n_turning = 0;
   const Metadata metadata = encode_spec_metadata(spec);
   for (const char* key :
        {keys::kAttentionHeadDims, keys::kAttentionKvHeads, keys::kAttentionKeyValues,
-        keys::kAttentionValueNorms, keys::kRopeTurning}) {
+        keys::kAttentionKvLayers, keys::kAttentionValueNorms, keys::kFfnRows,
+        keys::kLayerInputColumns, keys::kRopeTurning}) {
     EXPECT_FALSE(metadata.contains(key)) << key;
   }
 }
@@ -75,6 +82,15 @@ TEST(LayerShapesTest, SizesOfEachLayerAndTheMostOfAny) {
   EXPECT_EQ(shape(1, TensorKind::kAttnK), std::pair(16U, 24U));
   EXPECT_EQ(shape(1, TensorKind::kAttnO), std::pair(24U, 96U));
   EXPECT_EQ(shape(2, TensorKind::kQNorm), std::pair(1U, 8U));
+  EXPECT_EQ(shape(1, TensorKind::kFfnUp), std::pair(40U, 24U));
+  EXPECT_EQ(shape(2, TensorKind::kFfnGate), std::pair(28U, 24U));
+  EXPECT_EQ(shape(2, TensorKind::kFfnDown), std::pair(24U, 28U));
+  EXPECT_EQ(shape(0, TensorKind::kLayerEmbedding), std::pair(30U, 12U));
+  EXPECT_EQ(shape(1, TensorKind::kLayerInput), std::pair(4U, 24U));
+  EXPECT_EQ(shape(1, TensorKind::kLayerInputOut), std::pair(24U, 4U));
+  EXPECT_EQ(spec.n_kv_layers(), 2U);
+  EXPECT_TRUE(spec.owns_kv(1) && !spec.owns_kv(2) && spec.shares_kv());
+  EXPECT_EQ(spec.attention_of(2).kv_layer, 0U);
 }
 
 TEST(LayerShapesTest, SettingHeadsFindsTheMost) {
@@ -85,6 +101,29 @@ TEST(LayerShapesTest, SettingHeadsFindsTheMost) {
   set_layer_heads({{2, 8}, {2, 8}, {2, 8}}, spec);
   EXPECT_TRUE(spec.layer_heads.empty());
   EXPECT_EQ(spec.head_dim, 8U);
+}
+
+TEST(LayerShapesTest, SharingFindsTheLastLayerWithTheSameWindow) {
+  ModelSpec spec = shaped_spec();
+  spec.n_layers = 6;
+  spec.kv_layers.clear();
+  spec.sliding_window = {9, 9, 0, 9, 0, 9};
+  ASSERT_TRUE(share_kv(3, spec).ok());
+  EXPECT_THAT(spec.kv_layers, ElementsAre(0, 1, 2, 1, 2, 1));
+  spec.kv_layers.clear();
+  ASSERT_TRUE(share_kv(0, spec).ok());
+  EXPECT_THAT(spec.kv_layers, IsEmpty());
+  EXPECT_THAT(share_kv(4, spec).message(), HasSubstr("no layer before the last 4 has the window"));
+}
+
+TEST(LayerShapesTest, SettingFfnsFindsTheMost) {
+  ModelSpec spec = shaped_spec();
+  set_layer_ffn({8, 12, 10}, spec);
+  EXPECT_EQ(spec.ffn, 12U);
+  EXPECT_EQ(spec.ffn_of(2), 10U);
+  set_layer_ffn({8, 8, 8}, spec);
+  EXPECT_THAT(spec.layer_ffn, IsEmpty());
+  EXPECT_EQ(spec.ffn_of(2), 8U);
 }
 
 TEST(LayerShapesTest, RefusesWhatDoesNotFit) {
@@ -111,6 +150,18 @@ TEST(LayerShapesTest, RefusesWhatDoesNotFit) {
        },
        "2 values for 3 layers"},
       {[](ModelSpec& s) { s.key_value_layers[0] = 2; }, "expected 0 or 1"},
+      {[](ModelSpec& s) { s.kv_layers.pop_back(); }, "shared keys and values: 2 values"},
+      {[](ModelSpec& s) { s.kv_layers[2] = 1; }, "layer 2 takes those of layer 1"},
+      {[](ModelSpec& s) { s.kv_layers[2] = 3; }, "layer 2 takes those of layer 3"},
+      {[](ModelSpec& s) {
+         s.kv_layers = {1, 1, 0};
+       },
+       "layer 0 takes those of layer 1"},
+      {[](ModelSpec& s) { s.kv_layers[2] = 2; }, "every layer has its own"},
+      {[](ModelSpec& s) { s.layer_ffn.pop_back(); }, "ffn by layer: 2 values"},
+      {[](ModelSpec& s) { s.layer_ffn[2] = 0; }, "ffn by layer: 0"},
+      {[](ModelSpec& s) { s.ffn = 41; }, "at most 40, but the model has 41"},
+      {[](ModelSpec& s) { s.layer_input_dim = 1; }, "columns of layer inputs: 1"},
       {[](ModelSpec& s) {
          s.layer_mixers = {0, 1, 0};
          s.conv_taps = 3;

@@ -98,6 +98,7 @@ struct AttentionShape {
   std::uint32_t query_dim = 0;   // of a query as it is stored; head_dim without latent attention
   std::uint32_t value_dim = 0;   // of what a head gives to the output product; the same
   bool values_are_keys = false;  // the product of the keys is that of the values as well
+  std::uint32_t kv_layer = 0;  // whose keys and values are attended to: its own, or an earlier one
   // Columns of Q and rows of K.
   constexpr std::uint32_t q_dim() const noexcept { return n_heads * head_dim; }
   constexpr std::uint32_t kv_dim() const noexcept { return n_kv_heads * head_dim; }
@@ -144,6 +145,11 @@ struct ModelSpec {
   // One a layer, where layers differ; n_kv_heads and head_dim are the largest of any then.
   std::vector<KvHeads> layer_heads;
   std::vector<std::uint32_t> key_value_layers;  // 0 or 1 a layer: AttentionShape::values_are_keys
+  std::vector<std::uint32_t> kv_layers;         // one a layer: AttentionShape::kv_layer; empty: own
+  std::vector<std::uint32_t> layer_ffn;         // one a layer, where layers differ; ffn is the most
+  // Columns that a second embedding table has for every layer, of what is added behind its FFN; 0:
+  // there is no such table.
+  std::uint32_t layer_input_dim = 0;
   bool value_norms = false;     // the values of each head are normalised, without a gain
   bool parallel_block = false;  // attention and FFN read the same normalised input
   // Matrix products of the layers quantise activations to int8 with one scale a row, as in training
@@ -226,7 +232,8 @@ struct ModelSpec {
             .head_dim = heads.head_dim,
             .query_dim = has_latent() ? query_dim() : heads.head_dim,
             .value_dim = has_latent() ? value_dim() : heads.head_dim,
-            .values_are_keys = !key_value_layers.empty() && key_value_layers[layer] != 0};
+            .values_are_keys = !key_value_layers.empty() && key_value_layers[layer] != 0,
+            .kv_layer = kv_layers.empty() ? layer : kv_layers[layer]};
   }
   // Columns of a layer's heads that rotate. Requires  layer < n_layers
   std::uint32_t rope_dims_of(std::uint32_t layer) const noexcept {
@@ -266,6 +273,17 @@ struct ModelSpec {
   bool keeps_state(std::uint32_t layer) const noexcept {
     return mixer_of(layer) != LayerMixer::kAttention && mixer_of(layer) != LayerMixer::kNone;
   }
+  // Requires  layer < n_layers
+  std::uint32_t ffn_of(std::uint32_t layer) const noexcept {
+    return layer_ffn.empty() ? ffn : layer_ffn[layer];
+  }
+  // Whether the keys and values that a layer attends to are its own. Requires  layer < n_layers
+  bool owns_kv(std::uint32_t layer) const noexcept {
+    return kv_layers.empty() || kv_layers[layer] == layer;
+  }
+  bool shares_kv() const noexcept { return !kv_layers.empty(); }
+  // Layers with keys and values in the cache.
+  std::uint32_t n_kv_layers() const noexcept;
   bool has_state() const noexcept { return n_state_layers() != 0; }
   std::uint32_t n_attention_layers() const noexcept;
   std::uint32_t n_state_layers() const noexcept;
@@ -302,6 +320,12 @@ struct ModelSpec {
 // Sets the heads of every layer, and the most of any; none by layer where all are alike.
 // Requires  one a layer
 void set_layer_heads(std::vector<KvHeads> heads, ModelSpec& spec);
+// The same of the width of FFNs. Requires  one a layer
+void set_layer_ffn(std::vector<std::uint32_t> ffn, ModelSpec& spec);
+// Lets the last layers attend to the keys and values of the last layer before them all that has
+// their window. Requires  n_sharing < n_layers; no kv_layers
+// Fails     kCorrupt where no such layer has that window
+Status share_kv(std::uint32_t n_sharing, ModelSpec& spec);
 
 // Checks every range and relation of docs/format-metadata.md.
 // Fails  kInvalidArgument, naming the field

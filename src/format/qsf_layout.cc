@@ -7,81 +7,99 @@
 
 namespace qsf {
 
+namespace {
+
+struct KindName {
+  TensorKind kind;
+  std::string_view name;
+};
+constexpr KindName kKindNames[] = {
+    {TensorKind::kAttnQ, "attn_q"},
+    {TensorKind::kAttnK, "attn_k"},
+    {TensorKind::kAttnV, "attn_v"},
+    {TensorKind::kAttnO, "attn_o"},
+    {TensorKind::kFfnGate, "ffn_gate"},
+    {TensorKind::kFfnUp, "ffn_up"},
+    {TensorKind::kFfnDown, "ffn_down"},
+    {TensorKind::kAttnNorm, "attn_norm"},
+    {TensorKind::kFfnNorm, "ffn_norm"},
+    {TensorKind::kAttnQBias, "attn_q_bias"},
+    {TensorKind::kAttnKBias, "attn_k_bias"},
+    {TensorKind::kAttnVBias, "attn_v_bias"},
+    {TensorKind::kAttnOBias, "attn_o_bias"},
+    {TensorKind::kFfnBiases, "ffn_biases"},
+    {TensorKind::kFfnUpBias, "ffn_up_bias"},
+    {TensorKind::kFfnDownBias, "ffn_down_bias"},
+    {TensorKind::kFfnGateBias, "ffn_gate_bias"},
+    {TensorKind::kAttnNormBias, "attn_norm_bias"},
+    {TensorKind::kFfnNormBias, "ffn_norm_bias"},
+    {TensorKind::kQNorm, "q_norm"},
+    {TensorKind::kKNorm, "k_norm"},
+    {TensorKind::kAttnSubNorm, "attn_sub_norm"},
+    {TensorKind::kFfnSubNorm, "ffn_sub_norm"},
+    {TensorKind::kRouter, "router"},
+    {TensorKind::kExpertGate, "expert_gate"},
+    {TensorKind::kExpertUp, "expert_up"},
+    {TensorKind::kExpertDown, "expert_down"},
+    {TensorKind::kAttnPostNorm, "attn_post_norm"},
+    {TensorKind::kFfnPostNorm, "ffn_post_norm"},
+    {TensorKind::kTokenEmbedding, "token_embedding"},
+    {TensorKind::kPositionEmbedding, "position_embedding"},
+    {TensorKind::kEmbeddingNorm, "embedding_norm"},
+    {TensorKind::kEmbeddingNormBias, "embedding_norm_bias"},
+    {TensorKind::kFinalNorm, "final_norm"},
+    {TensorKind::kFinalNormBias, "final_norm_bias"},
+    {TensorKind::kHead, "head"},
+    {TensorKind::kHeadBias, "head_bias"},
+    {TensorKind::kSharedGate, "shared_gate"},
+    {TensorKind::kSharedUp, "shared_up"},
+    {TensorKind::kSharedDown, "shared_down"},
+    {TensorKind::kSharedWeight, "shared_weight"},
+    {TensorKind::kAttnSinks, "attn_sinks"},
+    {TensorKind::kRouterBias, "router_bias"},
+    {TensorKind::kExpertGateBias, "expert_gate_bias"},
+    {TensorKind::kExpertUpBias, "expert_up_bias"},
+    {TensorKind::kExpertDownBias, "expert_down_bias"},
+    {TensorKind::kRouterCorrection, "router_correction"},
+    {TensorKind::kMixerIn, "mixer_in"},
+    {TensorKind::kMixerInBias, "mixer_in_bias"},
+    {TensorKind::kMixerOut, "mixer_out"},
+    {TensorKind::kMixerOutBias, "mixer_out_bias"},
+    {TensorKind::kConvTaps, "conv_taps"},
+    {TensorKind::kConvBias, "conv_bias"},
+    {TensorKind::kScanDecay, "scan_decay"},
+    {TensorKind::kScanBias, "scan_bias"},
+    {TensorKind::kScanSkip, "scan_skip"},
+    {TensorKind::kScanNorm, "scan_norm"},
+    {TensorKind::kLatentQuery, "latent_query"},
+    {TensorKind::kLatentQueryNorm, "latent_query_norm"},
+    {TensorKind::kLatentNorm, "latent_norm"},
+    {TensorKind::kLatentKeys, "latent_keys"},
+    {TensorKind::kLatentValues, "latent_values"},
+    {TensorKind::kMixerGate, "mixer_gate"},
+    {TensorKind::kDeltaRate, "delta_rate"},
+    {TensorKind::kDeltaStep, "delta_step"},
+    {TensorKind::kDeltaNorm, "delta_norm"},
+    {TensorKind::kAttnGate, "attn_gate"},
+    {TensorKind::kLayerScale, "layer_scale"},
+    {TensorKind::kRouterNorm, "router_norm"},
+    {TensorKind::kExpertScales, "expert_scales"},
+    {TensorKind::kExpertNorm, "expert_norm"},
+    {TensorKind::kDensePostNorm, "dense_post_norm"},
+    {TensorKind::kExpertPostNorm, "expert_post_norm"},
+    {TensorKind::kLayerEmbedding, "layer_embedding"},
+    {TensorKind::kLayerInput, "layer_input"},
+    {TensorKind::kLayerInputNorm, "layer_input_norm"},
+    {TensorKind::kLayerInputGate, "layer_input_gate"},
+    {TensorKind::kLayerInputOut, "layer_input_out"},
+    {TensorKind::kLayerInputPostNorm, "layer_input_post_norm"},
+};
+
+}  // namespace
+
 std::string_view tensor_kind_name(TensorKind kind) noexcept {
-  switch (kind) {
-    case TensorKind::kAttnQ: return "attn_q";
-    case TensorKind::kAttnK: return "attn_k";
-    case TensorKind::kAttnV: return "attn_v";
-    case TensorKind::kAttnO: return "attn_o";
-    case TensorKind::kFfnGate: return "ffn_gate";
-    case TensorKind::kFfnUp: return "ffn_up";
-    case TensorKind::kFfnDown: return "ffn_down";
-    case TensorKind::kAttnNorm: return "attn_norm";
-    case TensorKind::kFfnNorm: return "ffn_norm";
-    case TensorKind::kAttnQBias: return "attn_q_bias";
-    case TensorKind::kAttnKBias: return "attn_k_bias";
-    case TensorKind::kAttnVBias: return "attn_v_bias";
-    case TensorKind::kAttnOBias: return "attn_o_bias";
-    case TensorKind::kFfnBiases: return "ffn_biases";
-    case TensorKind::kFfnUpBias: return "ffn_up_bias";
-    case TensorKind::kFfnDownBias: return "ffn_down_bias";
-    case TensorKind::kFfnGateBias: return "ffn_gate_bias";
-    case TensorKind::kAttnNormBias: return "attn_norm_bias";
-    case TensorKind::kFfnNormBias: return "ffn_norm_bias";
-    case TensorKind::kQNorm: return "q_norm";
-    case TensorKind::kKNorm: return "k_norm";
-    case TensorKind::kAttnSubNorm: return "attn_sub_norm";
-    case TensorKind::kFfnSubNorm: return "ffn_sub_norm";
-    case TensorKind::kRouter: return "router";
-    case TensorKind::kExpertGate: return "expert_gate";
-    case TensorKind::kExpertUp: return "expert_up";
-    case TensorKind::kExpertDown: return "expert_down";
-    case TensorKind::kAttnPostNorm: return "attn_post_norm";
-    case TensorKind::kFfnPostNorm: return "ffn_post_norm";
-    case TensorKind::kTokenEmbedding: return "token_embedding";
-    case TensorKind::kPositionEmbedding: return "position_embedding";
-    case TensorKind::kEmbeddingNorm: return "embedding_norm";
-    case TensorKind::kEmbeddingNormBias: return "embedding_norm_bias";
-    case TensorKind::kFinalNorm: return "final_norm";
-    case TensorKind::kFinalNormBias: return "final_norm_bias";
-    case TensorKind::kHead: return "head";
-    case TensorKind::kHeadBias: return "head_bias";
-    case TensorKind::kSharedGate: return "shared_gate";
-    case TensorKind::kSharedUp: return "shared_up";
-    case TensorKind::kSharedDown: return "shared_down";
-    case TensorKind::kSharedWeight: return "shared_weight";
-    case TensorKind::kAttnSinks: return "attn_sinks";
-    case TensorKind::kRouterBias: return "router_bias";
-    case TensorKind::kExpertGateBias: return "expert_gate_bias";
-    case TensorKind::kExpertUpBias: return "expert_up_bias";
-    case TensorKind::kExpertDownBias: return "expert_down_bias";
-    case TensorKind::kRouterCorrection: return "router_correction";
-    case TensorKind::kMixerIn: return "mixer_in";
-    case TensorKind::kMixerInBias: return "mixer_in_bias";
-    case TensorKind::kMixerOut: return "mixer_out";
-    case TensorKind::kMixerOutBias: return "mixer_out_bias";
-    case TensorKind::kConvTaps: return "conv_taps";
-    case TensorKind::kConvBias: return "conv_bias";
-    case TensorKind::kScanDecay: return "scan_decay";
-    case TensorKind::kScanBias: return "scan_bias";
-    case TensorKind::kScanSkip: return "scan_skip";
-    case TensorKind::kScanNorm: return "scan_norm";
-    case TensorKind::kLatentQuery: return "latent_query";
-    case TensorKind::kLatentQueryNorm: return "latent_query_norm";
-    case TensorKind::kLatentNorm: return "latent_norm";
-    case TensorKind::kLatentKeys: return "latent_keys";
-    case TensorKind::kLatentValues: return "latent_values";
-    case TensorKind::kMixerGate: return "mixer_gate";
-    case TensorKind::kDeltaRate: return "delta_rate";
-    case TensorKind::kDeltaStep: return "delta_step";
-    case TensorKind::kDeltaNorm: return "delta_norm";
-    case TensorKind::kAttnGate: return "attn_gate";
-    case TensorKind::kLayerScale: return "layer_scale";
-    case TensorKind::kRouterNorm: return "router_norm";
-    case TensorKind::kExpertScales: return "expert_scales";
-    case TensorKind::kExpertNorm: return "expert_norm";
-    case TensorKind::kDensePostNorm: return "dense_post_norm";
-    case TensorKind::kExpertPostNorm: return "expert_post_norm";
+  for (const KindName& known : kKindNames) {
+    if (known.kind == kind) return known.name;
   }
   return "unknown";
 }

@@ -176,13 +176,20 @@ enum class TensorKind : std::uint32_t {
   kExpertNorm = 93,      // of the residual stream, before the experts
   kDensePostNorm = 94,   // of what the FFN gives
   kExpertPostNorm = 95,  // of what the experts give together
+  // Of inputs of each layer.
+  kLayerEmbedding = 96,       // a second embedding, of all layers' columns
+  kLayerInput = 97,           // of the embedded row
+  kLayerInputNorm = 98,       // of that product
+  kLayerInputGate = 99,       // of the residual stream
+  kLayerInputOut = 100,       // to the residual stream
+  kLayerInputPostNorm = 101,  // of what it gives
 };
 
 // Returns whether `code` is one of the kinds above.
 constexpr bool is_tensor_kind(std::uint32_t code) noexcept {
   return code <= 13 || (code >= 16 && code <= 43) || (code >= 48 && code <= 53) ||
          (code >= 56 && code <= 64) || (code >= 70 && code <= 74) || (code >= 80 && code <= 84) ||
-         (code >= 90 && code <= 95);
+         (code >= 90 && code <= 101);
 }
 // Returns a name such as "attn_q" or "final_norm_bias".
 std::string_view tensor_kind_name(TensorKind kind) noexcept;

@@ -18,6 +18,7 @@ inline constexpr const char* kAttentionClip = "attention.clip";
 inline constexpr const char* kAttentionHeadDims = "attention.head_dims";
 inline constexpr const char* kAttentionKeyValues = "attention.key_values";
 inline constexpr const char* kAttentionKvHeads = "attention.kv_heads";
+inline constexpr const char* kAttentionKvLayers = "attention.kv_layers";
 inline constexpr const char* kAttentionPositionScale = "attention.position_scale";
 inline constexpr const char* kAttentionPositionStep = "attention.position_step";
 inline constexpr const char* kAttentionScale = "attention.scale";
@@ -44,6 +45,7 @@ inline constexpr const char* kExpertUsed = "expert.used";
 inline constexpr const char* kFfnActivation = "ffn.activation";
 inline constexpr const char* kFfnGated = "ffn.gated";
 inline constexpr const char* kFfnLayers = "ffn.layers";
+inline constexpr const char* kFfnRows = "ffn.rows";
 inline constexpr const char* kFileBytes = "file.bytes";
 inline constexpr const char* kHeadTied = "head.tied";
 inline constexpr const char* kInt8Rows = "input.int8_rows";
@@ -52,6 +54,7 @@ inline constexpr const char* kLatentEpsilon = "latent.epsilon";
 inline constexpr const char* kLatentKeyColumns = "latent.key_columns";
 inline constexpr const char* kLatentQueryColumns = "latent.query_columns";
 inline constexpr const char* kLatentValueColumns = "latent.value_columns";
+inline constexpr const char* kLayerInputColumns = "layer_input.columns";
 inline constexpr const char* kLogitScale = "logit.scale";
 inline constexpr const char* kLogitSoftCap = "logit.soft_cap";
 inline constexpr const char* kMixerGroups = "mixer.groups";
@@ -91,6 +94,7 @@ inline constexpr std::string_view kAll[] = {kArchitecture,
                                             kAttentionHeadDims,
                                             kAttentionKeyValues,
                                             kAttentionKvHeads,
+                                            kAttentionKvLayers,
                                             kAttentionPositionScale,
                                             kAttentionPositionStep,
                                             kAttentionScale,
@@ -117,6 +121,7 @@ inline constexpr std::string_view kAll[] = {kArchitecture,
                                             kFfnActivation,
                                             kFfnGated,
                                             kFfnLayers,
+                                            kFfnRows,
                                             kFileBytes,
                                             kHeadTied,
                                             kInt8Rows,
@@ -125,6 +130,7 @@ inline constexpr std::string_view kAll[] = {kArchitecture,
                                             kLatentKeyColumns,
                                             kLatentQueryColumns,
                                             kLatentValueColumns,
+                                            kLayerInputColumns,
                                             kLogitScale,
                                             kLogitSoftCap,
                                             kMixerGroups,

@@ -11,6 +11,7 @@ namespace qsf {
 namespace {
 
 SectionKind home_of(TensorKind kind) noexcept {
+  if (kind == TensorKind::kLayerEmbedding) return SectionKind::kEmbedding;
   const auto code = static_cast<std::uint32_t>(kind);
   if (code < 31 || code > 38) return SectionKind::kLayer;
   return code < 35 ? SectionKind::kEmbedding : SectionKind::kFinal;
@@ -78,7 +79,39 @@ bool is_expert(TensorKind kind) noexcept {
          kind == TensorKind::kExpertUpBias || kind == TensorKind::kExpertDownBias;
 }
 
+namespace {
+
+// Whether a kind is a vector with a value for each column of the residual stream.
+bool is_stream_vector(TensorKind kind) noexcept {
+  switch (kind) {
+    case TensorKind::kAttnNorm:
+    case TensorKind::kFfnNorm:
+    case TensorKind::kAttnOBias:
+    case TensorKind::kFfnDownBias:
+    case TensorKind::kExpertDownBias:
+    case TensorKind::kAttnNormBias:
+    case TensorKind::kFfnNormBias:
+    case TensorKind::kAttnPostNorm:
+    case TensorKind::kFfnPostNorm:
+    case TensorKind::kSharedWeight:
+    case TensorKind::kEmbeddingNorm:
+    case TensorKind::kEmbeddingNormBias:
+    case TensorKind::kFinalNorm:
+    case TensorKind::kMixerOutBias:
+    case TensorKind::kLayerInputPostNorm:
+    case TensorKind::kRouterNorm:
+    case TensorKind::kExpertNorm:
+    case TensorKind::kDensePostNorm:
+    case TensorKind::kExpertPostNorm:
+    case TensorKind::kFinalNormBias: return true;
+    default: return false;
+  }
+}
+
+}  // namespace
+
 TensorShape tensor_shape(const ModelSpec& s, std::uint32_t layer, TensorKind kind) noexcept {
+  if (is_stream_vector(kind)) return {1, s.hidden};
   const AttentionShape attention = s.attention_of(layer);
   switch (kind) {
     case TensorKind::kAttnQ: return {s.n_heads * attention.query_dim, s.query_in()};
@@ -86,8 +119,8 @@ TensorShape tensor_shape(const ModelSpec& s, std::uint32_t layer, TensorKind kin
     case TensorKind::kAttnV: return {attention.kv_dim(), s.hidden};
     case TensorKind::kAttnO: return {s.hidden, s.n_heads * attention.value_dim};
     case TensorKind::kFfnGate:
-    case TensorKind::kFfnUp: return {s.ffn, s.hidden};
-    case TensorKind::kFfnDown: return {s.hidden, s.ffn};
+    case TensorKind::kFfnUp: return {s.ffn_of(layer), s.hidden};
+    case TensorKind::kFfnDown: return {s.hidden, s.ffn_of(layer)};
     case TensorKind::kAttnQBias:
     case TensorKind::kAttnSubNorm: return {1, attention.q_dim()};
     case TensorKind::kAttnKBias:
@@ -95,10 +128,15 @@ TensorShape tensor_shape(const ModelSpec& s, std::uint32_t layer, TensorKind kin
     case TensorKind::kFfnBiases: return {1, s.ffn + s.hidden};
     case TensorKind::kFfnUpBias:
     case TensorKind::kFfnGateBias:
-    case TensorKind::kFfnSubNorm: return {1, s.ffn};
+    case TensorKind::kFfnSubNorm: return {1, s.ffn_of(layer)};
     case TensorKind::kQNorm:
     case TensorKind::kKNorm: return {1, attention.head_dim};
     case TensorKind::kRouter: return {s.n_experts, s.hidden};
+    case TensorKind::kLayerEmbedding: return {s.n_vocab, s.n_layers * s.layer_input_dim};
+    case TensorKind::kLayerInput:
+    case TensorKind::kLayerInputGate: return {s.layer_input_dim, s.hidden};
+    case TensorKind::kLayerInputNorm: return {1, s.layer_input_dim};
+    case TensorKind::kLayerInputOut: return {s.hidden, s.layer_input_dim};
     case TensorKind::kRouterBias:
     case TensorKind::kExpertScales:
     case TensorKind::kRouterCorrection: return {1, s.n_experts};
@@ -135,27 +173,8 @@ TensorShape tensor_shape(const ModelSpec& s, std::uint32_t layer, TensorKind kin
     case TensorKind::kDeltaStep: return {s.mixer_heads, s.hidden};
     case TensorKind::kDeltaNorm: return {1, s.mixer_head_dim};
     case TensorKind::kAttnGate: return {attention.q_dim(), s.hidden};
-    case TensorKind::kAttnNorm:
-    case TensorKind::kFfnNorm:
-    case TensorKind::kAttnOBias:
-    case TensorKind::kFfnDownBias:
-    case TensorKind::kExpertDownBias:
-    case TensorKind::kAttnNormBias:
-    case TensorKind::kFfnNormBias:
-    case TensorKind::kAttnPostNorm:
-    case TensorKind::kFfnPostNorm:
-    case TensorKind::kSharedWeight:
-    case TensorKind::kEmbeddingNorm:
-    case TensorKind::kEmbeddingNormBias:
-    case TensorKind::kFinalNorm:
-    case TensorKind::kMixerOutBias:
-    case TensorKind::kRouterNorm:
-    case TensorKind::kExpertNorm:
-    case TensorKind::kDensePostNorm:
-    case TensorKind::kExpertPostNorm:
-    case TensorKind::kFinalNormBias: return {1, s.hidden};
+    default: return {};
   }
-  return {};
 }
 
 Status check_tensors(const ModelSpec& spec, SectionKind section, std::uint32_t layer,

@@ -36,6 +36,7 @@ struct Architecture {
   bool latent = false;             // latent attention
   bool attention_gate = false;     // of what attention gives to its output matrix
   bool layer_scale = false;        // of the residual stream behind each layer
+  bool layer_input = false;        // inputs of each layer, in models that have them
   bool beside_ffn = false;         // the experts stand beside an FFN, each with norms
   LayerMixer state = LayerMixer::kAttention;  // of some layers, beside attention or instead
   bool single_sublayers = false;              // a layer is that, or attention, or an FFN
@@ -54,7 +55,11 @@ constexpr Architecture kArchitectures[] = {
     {.name = "gemma"},
     {.name = "gemma2", .post_norms = true},
     {.name = "gemma3", .head_norms = true, .post_norms = true},
-    {.name = "gemma4", .head_norms = true, .post_norms = true, .layer_scale = true},
+    {.name = "gemma4",
+     .head_norms = true,
+     .post_norms = true,
+     .layer_scale = true,
+     .layer_input = true},
     {.name = "gemma4moe",
      .head_norms = true,
      .post_norms = true,
@@ -166,14 +171,14 @@ void add_experts(const ModelSpec& spec, const Architecture& architecture,
   }
 }
 
-void add_ffn(const ModelSpec& spec, std::vector<TensorRule>& rules) {
-  rules.push_back({TensorKind::kFfnUp, spec.ffn, spec.hidden, true});
-  rules.push_back({TensorKind::kFfnUpBias, 1, spec.ffn, false});
-  rules.push_back({TensorKind::kFfnDown, spec.hidden, spec.ffn, true});
+void add_ffn(const ModelSpec& spec, std::uint32_t ffn, std::vector<TensorRule>& rules) {
+  rules.push_back({TensorKind::kFfnUp, ffn, spec.hidden, true});
+  rules.push_back({TensorKind::kFfnUpBias, 1, ffn, false});
+  rules.push_back({TensorKind::kFfnDown, spec.hidden, ffn, true});
   rules.push_back({TensorKind::kFfnDownBias, 1, spec.hidden, false});
   if (!spec.gated_ffn) return;
-  rules.push_back({TensorKind::kFfnGate, spec.ffn, spec.hidden, true});
-  rules.push_back({TensorKind::kFfnGateBias, 1, spec.ffn, false});
+  rules.push_back({TensorKind::kFfnGate, ffn, spec.hidden, true});
+  rules.push_back({TensorKind::kFfnGateBias, 1, ffn, false});
 }
 
 // The norms of experts and of the FFN beside them.
@@ -252,7 +257,8 @@ Status check_latent(const ModelSpec& spec, const Architecture& architecture) {
 
 // What layers with heads or values of their own, and experts beside an FFN, ask for.
 Status check_layers(const ModelSpec& spec, const Architecture& architecture) {
-  const bool own = !spec.layer_heads.empty() || !spec.key_value_layers.empty() || spec.value_norms;
+  const bool own = !spec.layer_heads.empty() || !spec.key_value_layers.empty() ||
+                   spec.value_norms || spec.shares_kv();
   if (own && (spec.has_latent() || architecture.row_norms || architecture.own_head_gains)) {
     return unsupported_feature(
         "heads or values by layer and latent attention or norms of all heads");
@@ -263,6 +269,9 @@ Status check_layers(const ModelSpec& spec, const Architecture& architecture) {
   if (architecture.beside_ffn != spec.experts_beside_ffn) {
     return unsupported("architecture \"%s\" %s an FFN beside its experts",
                        spec.architecture.c_str(), spec.experts_beside_ffn ? "with" : "without");
+  }
+  if (spec.layer_input_dim != 0 && !architecture.layer_input) {
+    return unsupported("architecture \"%s\" with inputs of each layer", spec.architecture.c_str());
   }
   if (spec.experts_beside_ffn && spec.shared_ffn != 0) {
     return unsupported_feature("a shared expert and an FFN beside the experts");
@@ -293,10 +302,12 @@ void add_attention(const ModelSpec& spec, std::uint32_t layer, const Architectur
   rules = {
       {TensorKind::kAttnQ, shape.q_dim(), spec.hidden, true},
       {TensorKind::kAttnQBias, 1, shape.q_dim(), false},
-      {TensorKind::kAttnK, shape.kv_dim(), spec.hidden, true},
-      {TensorKind::kAttnKBias, 1, shape.kv_dim(), false},
   };
-  if (!shape.values_are_keys) {
+  if (spec.owns_kv(layer)) {
+    rules.push_back({TensorKind::kAttnK, shape.kv_dim(), spec.hidden, true});
+    rules.push_back({TensorKind::kAttnKBias, 1, shape.kv_dim(), false});
+  }
+  if (spec.owns_kv(layer) && !shape.values_are_keys) {
     rules.push_back({TensorKind::kAttnV, shape.kv_dim(), spec.hidden, true});
     rules.push_back({TensorKind::kAttnVBias, 1, shape.kv_dim(), false});
   }
@@ -304,6 +315,16 @@ void add_attention(const ModelSpec& spec, std::uint32_t layer, const Architectur
   rules.push_back({TensorKind::kAttnOBias, 1, spec.hidden, false});
   if (!architecture.attention_gate) return;
   rules.push_back({TensorKind::kAttnGate, shape.q_dim(), spec.hidden, true});
+}
+
+// What is added to the residual stream behind the FFN, of a token's input for the layer.
+void add_layer_input(const ModelSpec& spec, std::vector<TensorRule>& rules) {
+  const std::uint32_t n = spec.layer_input_dim;
+  rules.push_back({TensorKind::kLayerInput, n, spec.hidden, true});
+  rules.push_back({TensorKind::kLayerInputNorm, 1, n, true});
+  rules.push_back({TensorKind::kLayerInputGate, n, spec.hidden, true});
+  rules.push_back({TensorKind::kLayerInputOut, spec.hidden, n, true});
+  rules.push_back({TensorKind::kLayerInputPostNorm, 1, spec.hidden, true});
 }
 
 void add_attention_norms(const Architecture& architecture, const AttentionShape& shape,
@@ -430,6 +451,10 @@ std::vector<TensorRule> embedding_rules(const ModelSpec& spec) {
   if (spec.positions == PositionEncoding::kLearned) {
     rules.push_back({TensorKind::kPositionEmbedding, spec.max_positions, spec.hidden, true});
   }
+  if (spec.layer_input_dim != 0) {
+    const std::uint32_t n_cols = spec.n_layers * spec.layer_input_dim;
+    rules.push_back({TensorKind::kLayerEmbedding, spec.n_vocab, n_cols, true});
+  }
   if (find_architecture(spec.architecture)->embedding_norm) {
     add_norm(spec, TensorKind::kEmbeddingNorm, TensorKind::kEmbeddingNormBias, rules);
   }
@@ -456,7 +481,9 @@ std::vector<TensorRule> layer_rules(const ModelSpec& spec, std::uint32_t layer) 
   const bool experts = spec.has_experts(layer);
   if (experts) add_experts(spec, architecture, rules);
   if (experts && spec.experts_beside_ffn) add_beside_norms(spec, rules);
-  if (spec.has_ffn(layer) && (!experts || spec.experts_beside_ffn)) add_ffn(spec, rules);
+  if (spec.has_ffn(layer) && (!experts || spec.experts_beside_ffn)) {
+    add_ffn(spec, spec.ffn_of(layer), rules);
+  }
   if (architecture.sinks) rules.push_back({TensorKind::kAttnSinks, 1, spec.n_heads, true});
   if (architecture.pre_norms && spec.mixer_of(layer) != LayerMixer::kNone) {
     add_norm(spec, TensorKind::kAttnNorm, TensorKind::kAttnNormBias, rules);
@@ -466,12 +493,17 @@ std::vector<TensorRule> layer_rules(const ModelSpec& spec, std::uint32_t layer) 
     add_norm(spec, TensorKind::kFfnNorm, TensorKind::kFfnNormBias, rules);
   }
   if (spec.attends(layer)) add_attention_norms(architecture, spec.attention_of(layer), rules);
-  if (architecture.sub_norms) rules.push_back({TensorKind::kFfnSubNorm, 1, spec.ffn, true});
+  if (architecture.sub_norms)
+    rules.push_back({TensorKind::kFfnSubNorm, 1, spec.ffn_of(layer), true});
   if (architecture.post_norms) {
     rules.push_back({TensorKind::kAttnPostNorm, 1, spec.hidden, true});
     rules.push_back({TensorKind::kFfnPostNorm, 1, spec.hidden, true});
   }
   if (architecture.layer_scale) rules.push_back({TensorKind::kLayerScale, 1, 1, true});
+  if (spec.layer_input_dim != 0) add_layer_input(spec, rules);
+  if (!spec.owns_kv(layer)) {
+    std::erase_if(rules, [](const TensorRule& rule) { return rule.kind == TensorKind::kKNorm; });
+  }
   return rules;
 }
 

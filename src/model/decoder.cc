@@ -90,6 +90,13 @@ std::vector<NamedShape> named_shapes(const ModelSpec& spec, std::uint32_t max_ro
     add(&DecoderBuffers::expert_out, "expert_out", max_rows, spec.hidden);
   }
   if (spec.experts_beside_ffn) add(&DecoderBuffers::dense, "dense", max_rows, spec.hidden);
+  if (spec.layer_input_dim != 0) {
+    add(&DecoderBuffers::embedded, "embedded", max_rows, spec.hidden);
+    add(&DecoderBuffers::layer_tables, "layer_tables", max_rows,
+        spec.n_layers * spec.layer_input_dim);
+    add(&DecoderBuffers::layer_input, "layer_input", max_rows, spec.layer_input_dim);
+    add(&DecoderBuffers::layer_gate, "layer_gate", max_rows, spec.layer_input_dim);
+  }
   if (spec.has_state()) {
     add(&DecoderBuffers::mixer_in, "mixer_in", max_rows, spec.mixer_in());
     add(&DecoderBuffers::mixed, "mixed", max_rows, spec.mixer_out());
@@ -138,7 +145,8 @@ DecoderBuffers Decoder::name_buffers(const ModelSpec& spec, std::span<const Buff
 
 std::uint32_t Decoder::max_product_cols(const ModelSpec& spec) {
   const std::uint32_t mixer_out = spec.has_state() ? spec.mixer_out() : 0;
-  const std::uint32_t widest = std::max({spec.hidden, spec.q_dim(), spec.widest_ffn(), mixer_out});
+  const std::uint32_t widest =
+      std::max({spec.hidden, spec.q_dim(), spec.widest_ffn(), mixer_out, spec.layer_input_dim});
   if (!spec.has_latent()) return widest;
   return std::max({widest, spec.latent_query_dim, spec.n_heads * spec.value_dim(),
                    part_columns(spec.n_heads, spec.latent_key_dim),
@@ -166,6 +174,7 @@ Decoder::Decoder(const ModelSpec& spec, WeightPager& pager, Backend& backend,
       alibi_slopes_(alibi_slopes(spec)),
       embedding_row_(spec.hidden),
       position_row_(spec.hidden),
+      layer_row_(std::size_t{spec.n_layers} * spec.layer_input_dim),
       last_place_(max_distance - 1),
       logit_rows_(logit_rows(max_rows)),
       norms_rows_(has_row_norms(spec)),
@@ -175,7 +184,7 @@ Decoder::Decoder(const ModelSpec& spec, WeightPager& pager, Backend& backend,
   std::uint32_t n_attention = 0;
   std::uint32_t n_states = 0;
   for (std::uint32_t layer = 0; layer < spec.n_layers; ++layer) {
-    kv_places_.push_back(n_attention);
+    kv_places_.push_back(spec.owns_kv(layer) ? n_attention : spec.attention_of(layer).kv_layer);
     state_places_.push_back(n_states);
     n_attention += spec.attends(layer) ? 1 : 0;
     n_states += spec.keeps_state(layer) ? 1 : 0;
@@ -215,9 +224,8 @@ Status Decoder::run_part(const Pass& pass, std::uint32_t first, std::uint32_t la
     return hidden.subspan(std::size_t{i} * spec_.hidden, spec_.hidden);
   };
   Status status = ok_status();
-  if (first == 0) {
-    status = embed(pass);
-  } else {
+  if (first == 0 || spec_.layer_input_dim != 0) status = embed(pass);
+  if (first != 0) {
     for (std::uint32_t i = 0; i < counts_.n_rows; ++i) {
       backend_.upload_row(buffers_.hidden, i, row(i));
     }
@@ -305,7 +313,9 @@ Status Decoder::embed(const Pass& pass) {
       for (std::size_t c = 0; c < embedding_row_.size(); ++c) embedding_row_[c] += position_row_[c];
     }
     backend_.upload_row(buffers_.hidden, i, embedding_row_);
+    if (spec_.layer_input_dim != 0) backend_.upload_row(buffers_.embedded, i, embedding_row_);
   }
+  if (spec_.layer_input_dim != 0) QSF_RETURN_IF_ERROR(look_up_layer_inputs(pass));
   if (!weights_.embedding_norm.empty()) {
     norm(buffers_.hidden, buffers_.hidden, weights_.embedding_norm, weights_.embedding_norm_bias);
   }
@@ -315,6 +325,9 @@ Status Decoder::embed(const Pass& pass) {
 Status Decoder::run_layers(const Pass& pass, std::uint32_t first, std::uint32_t last) {
   for (std::uint32_t layer = first; layer < last; ++layer) {
     QSF_RETURN_IF_ERROR(run_layer(pass, layer));
+    if (spec_.layer_input_dim != 0) {
+      QSF_RETURN_IF_ERROR(add_layer_input(pass, weights_.layers[layer], layer));
+    }
     if (const auto scale = weights_.layers[layer].layer_scale; !scale.empty()) {
       layer_scales_.assign(counts_.n_rows, scale[0]);
       backend_.scale_rows(buffers_.hidden, layer_scales_);
@@ -373,17 +386,19 @@ Status Decoder::mix(const Pass& pass, const LayerWeights& w, std::uint32_t layer
 Status Decoder::attention(const Pass& pass, const LayerWeights& w, std::uint32_t layer, Buffer in) {
   if (spec_.has_latent()) return latent_attention(pass, w, layer, in);
   const AttentionShape shape = spec_.attention_of(layer);
+  const bool owns_kv = spec_.owns_kv(layer);
   const bool gated = gates_attention_;
   // Those that the layer has, then the gate.
-  std::array<Product, 4> products = {{{&w.q, w.q_bias, buffers_.q}, {&w.k, w.k_bias, buffers_.k}}};
-  std::size_t n_products = 2;
-  if (!shape.values_are_keys) products[n_products++] = {&w.v, w.v_bias, buffers_.v};
+  std::array<Product, 4> products = {{{&w.q, w.q_bias, buffers_.q}}};
+  std::size_t n_products = 1;
+  if (owns_kv) products[n_products++] = {&w.k, w.k_bias, buffers_.k};
+  if (owns_kv && !shape.values_are_keys) products[n_products++] = {&w.v, w.v_bias, buffers_.v};
   if (gated) products[n_products++] = {&w.attn_gate, {}, buffers_.gates};
   QSF_RETURN_IF_ERROR(
       multiply(pass, OperatorKind::kQkv, in, std::span(products).first(n_products), {}));
   // Values that are keys are made of them before those are changed.
   const std::span<const float> ones = std::span(ones_).first(ones_.empty() ? 0 : shape.head_dim);
-  if (spec_.value_norms) {
+  if (spec_.value_norms && owns_kv) {
     norm_heads(shape.values_are_keys ? buffers_.k : buffers_.v, buffers_.v, shape.n_kv_heads,
                shape.head_dim, ones);
   }
@@ -391,12 +406,16 @@ Status Decoder::attention(const Pass& pass, const LayerWeights& w, std::uint32_t
   // Rotating a row leaves its length, so that these norms come before it as all others do.
   const bool unit = spec_.unit_head_norms && rope != LayerRope::kNone;
   norm_heads(buffers_.q, buffers_.q, shape.n_heads, shape.head_dim, unit ? ones : w.q_norm);
-  norm_heads(buffers_.k, buffers_.k, shape.n_kv_heads, shape.head_dim, unit ? ones : w.k_norm);
+  if (owns_kv) {
+    norm_heads(buffers_.k, buffers_.k, shape.n_kv_heads, shape.head_dim, unit ? ones : w.k_norm);
+  }
   if (spec_.qkv_clip != 0.0F) {
     for (const Buffer x : {buffers_.q, buffers_.k, buffers_.v}) backend_.clamp(x, spec_.qkv_clip);
   }
   if (spec_.scales_queries(layer)) backend_.scale_rows(buffers_.q, query_scales_);
-  if (rope != LayerRope::kNone) rotate(rope == LayerRope::kLocal ? 1 : 0, shape.n_kv_heads);
+  if (rope != LayerRope::kNone) {
+    rotate(rope == LayerRope::kLocal ? 1 : 0, owns_kv ? shape.n_kv_heads : 0);
+  }
   attend(w, layer);
   if (!w.attn_sub_norm.empty()) norm(buffers_.attended, buffers_.attended, w.attn_sub_norm, {});
   if (gated) {
@@ -407,9 +426,9 @@ Status Decoder::attention(const Pass& pass, const LayerWeights& w, std::uint32_t
                      w.o, w.o_bias, w.attn_post_norm);
 }
 
-// attended = attention of q over the cache, k and v stored in it
+// attended = attention of q over the cache, k and v stored in it where the layer has them
 void Decoder::attend(const LayerWeights& w, std::uint32_t layer) {
-  backend_.store_kv(kv_places_[layer], buffers_.k, buffers_.v);
+  if (spec_.owns_kv(layer)) backend_.store_kv(kv_places_[layer], buffers_.k, buffers_.v);
   const float scale =
       spec_.attention_scale != 0.0F
           ? spec_.attention_scale
@@ -461,13 +480,13 @@ Status Decoder::add_product(const Pass& pass, OperatorKind kind, Buffer in, cons
   return ok_status();
 }
 
-// Rotates queries and keys, and a copy of the queries for the sinks where that is needed.
+// Rotates queries, a copy of them for the sinks where that is needed, and keys if there are any.
 void Decoder::rotate(std::uint32_t rotation, std::uint32_t n_kv_heads) {
   if (buffers_.q_sinks.id != Buffer::kNone) {
     backend_.rope_at_cache_position(buffers_.q, buffers_.q_sinks, spec_.n_heads, rotation);
   }
   backend_.rope(buffers_.q, spec_.n_heads, rotation);
-  backend_.rope(buffers_.k, n_kv_heads, rotation);
+  if (n_kv_heads != 0) backend_.rope(buffers_.k, n_kv_heads, rotation);
 }
 
 // Normalises each head, or all together, where the model does that.

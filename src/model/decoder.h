@@ -48,9 +48,14 @@ struct DecoderBuffers {
   Buffer expert_in;   // [rows, hidden]    rows of one expert
   Buffer expert_out;  // [rows, hidden]
   Buffer dense;       // [rows, hidden]    of the FFN that experts stand beside
-  Buffer mixer_in;    // [rows, mixer_in]  the next two with layers that have a state
-  Buffer mixed;       // [rows, mixer_out]
-  Buffer convolved;   // [rows, conv_channels] of scans and delta rules
+  // The next four with inputs of each layer: the embedded rows, and rows of the second embedding.
+  Buffer embedded;      // [rows, hidden]
+  Buffer layer_tables;  // [rows, layers * layer_input_dim]
+  Buffer layer_input;   // [rows, layer_input_dim]
+  Buffer layer_gate;    // [rows, layer_input_dim]
+  Buffer mixer_in;      // [rows, mixer_in]  the next two with layers that have a state
+  Buffer mixed;         // [rows, mixer_out]
+  Buffer convolved;     // [rows, conv_channels] of scans and delta rules
   // The next four with latent attention: the row that queries are products of, queries as they are
   // stored, and what the products of heads read.
   Buffer latent_query;  // [rows, latent_query_dim]
@@ -154,6 +159,8 @@ class Decoder {
   Status run_experts(const Pass& pass, const LayerWeights& w, Buffer in);
   Status multiply_experts(const Pass& pass, const LayerWeights& w, Buffer in);
   Status run_expert(const Pass& pass, const ExpertWeights& w, std::uint32_t expert, Buffer in);
+  Status look_up_layer_inputs(const Pass& pass);
+  Status add_layer_input(const Pass& pass, const LayerWeights& w, std::uint32_t layer);
   Status run_experts_beside(const Pass& pass, const LayerWeights& w, Buffer in);
   MatmulEpilogue gate_up_epilogue() const noexcept;
   // Of the products of a gate and of up: both, or the last in models without gates.
@@ -198,6 +205,7 @@ class Decoder {
   std::vector<float> alibi_slopes_;   // [n_heads], or none
   std::vector<float> embedding_row_;  // [hidden]
   std::vector<float> position_row_;   // [hidden]
+  std::vector<float> layer_row_;      // [layers * layer_input_dim]
   std::uint32_t last_place_;          // of a query among the positions that it may see
   std::vector<std::uint32_t> output_rows_;   // rows of the pass with logits
   RowCounts counts_;                         // of the pass

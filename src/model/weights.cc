@@ -63,8 +63,10 @@ Status check_section(const QsfReader& reader, const SectionDirectory& directory,
                      tensor.rows, tensor.cols, rule.rows, rule.cols);
     }
   }
-  if (tensors.find(TensorKind::kQNorm).has_value() !=
-      tensors.find(TensorKind::kKNorm).has_value()) {
+  const bool has_keys =
+      directory.kind != SectionKind::kLayer || reader.spec().owns_kv(directory.layer);
+  if (has_keys && tensors.find(TensorKind::kQNorm).has_value() !=
+                      tensors.find(TensorKind::kKNorm).has_value()) {
     return corrupt("%s: one of the tensors q_norm and k_norm without the other", where.c_str());
   }
   std::sort(known.begin(), known.end());
@@ -169,6 +171,11 @@ LayerWeights bind_layer(const SectionBinder& section, std::uint32_t n_experts) {
   }
   layer.router_bias = section.vector(TensorKind::kRouterBias);
   layer.attn_sinks = section.vector(TensorKind::kAttnSinks);
+  layer.layer_input = section.matrix(TensorKind::kLayerInput);
+  layer.layer_input_gate = section.matrix(TensorKind::kLayerInputGate);
+  layer.layer_input_out = section.matrix(TensorKind::kLayerInputOut);
+  layer.layer_input_norm = section.vector(TensorKind::kLayerInputNorm);
+  layer.layer_input_post_norm = section.vector(TensorKind::kLayerInputPostNorm);
   layer.layer_scale = section.vector(TensorKind::kLayerScale);
   layer.router_norm = section.vector(TensorKind::kRouterNorm);
   layer.expert_norm = section.vector(TensorKind::kExpertNorm);
@@ -198,6 +205,7 @@ ModelWeights ModelWeights::bind(const QsfReader& reader, const WeightPager& page
   ModelWeights weights;
   const SectionBinder embedding(reader, pager, embedding_section());
   weights.token_embedding = embedding.matrix(TensorKind::kTokenEmbedding);
+  weights.layer_embedding = embedding.matrix(TensorKind::kLayerEmbedding);
   weights.position_embedding = embedding.matrix(TensorKind::kPositionEmbedding);
   weights.embedding_norm = embedding.vector(TensorKind::kEmbeddingNorm);
   weights.embedding_norm_bias = embedding.vector(TensorKind::kEmbeddingNormBias);

@@ -59,7 +59,9 @@ struct LayerWeights {
   std::span<const float> delta_norm;                                   // [mixer_head_dim]
   std::span<const float> gate_bias, up_bias, down_bias;
   std::span<const float> router_bias;
-  std::span<const float> attn_sinks;   // [n_heads]
+  std::span<const float> attn_sinks;                         // [n_heads]
+  MatrixRef layer_input, layer_input_gate, layer_input_out;  // of a token's input for the layer
+  std::span<const float> layer_input_norm, layer_input_post_norm;
   std::span<const float> layer_scale;  // [1]
   // Where experts stand beside an FFN: before the router and the experts, behind FFN and experts.
   std::span<const float> router_norm, expert_norm, dense_post_norm, expert_post_norm;
@@ -73,6 +75,7 @@ Status check_tensors(const QsfReader& reader);
 
 struct ModelWeights {
   MatrixRef token_embedding;
+  MatrixRef layer_embedding;     // with inputs of each layer alone
   MatrixRef position_embedding;  // with learned positions alone
   std::span<const float> embedding_norm, embedding_norm_bias;
   std::vector<LayerWeights> layers;

@@ -374,7 +374,9 @@ class Backend : public SubmittedWork {
   virtual void store_kv(std::uint32_t layer, Buffer k, Buffer v) = 0;
   virtual void attend(const AttendArgs& args) = 0;
   virtual void add(Buffer to, Buffer from) = 0;  // to += from
-  virtual void clear(Buffer x) = 0;              // the rows of the pass become 0
+  // Columns of `to` gain as many columns of `from`.
+  virtual void add_columns(BufferColumns to, BufferColumns from, std::uint32_t n_cols) = 0;
+  virtual void clear(Buffer x) = 0;  // the rows of the pass become 0
   // Columns of `to` are multiplied by as many columns of `by`.
   virtual void multiply(BufferColumns to, BufferColumns by, std::uint32_t n_cols) = 0;
   // Copies n_cols columns of each of n_parts parts. Requires  different buffers

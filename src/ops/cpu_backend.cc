@@ -359,6 +359,19 @@ void CpuBackend::add(Buffer to, Buffer from) {
   });
 }
 
+void CpuBackend::add_columns(BufferColumns to, BufferColumns from, std::uint32_t n_cols) {
+  const Observation observed(*this, OperatorKind::kResidual, from.buffer, to.buffer,
+                             kernels_.elementwise.name);
+  const OperatorTimer timer(profile_[OperatorKind::kResidual]);
+  const Matrix& a = matrix(to.buffer);
+  const Matrix& b = matrix(from.buffer);
+  QSF_DCHECK(to.first + n_cols <= a.n_cols && from.first + n_cols <= b.n_cols);
+  activation_rows_.invalidate(to.buffer.id);
+  for_rows(static_cast<std::uint32_t>(rows_.size()), [&](std::uint32_t row) {
+    kernels_.elementwise.add_in_place(a.row(row) + to.first, b.row(row) + from.first, n_cols);
+  });
+}
+
 void CpuBackend::clear(Buffer x) {
   const OperatorTimer timer(profile_[OperatorKind::kResidual]);
   const Matrix& m = matrix(x);

@@ -73,6 +73,7 @@ class CpuBackend final : public Backend {
   void store_kv(std::uint32_t layer, Buffer k, Buffer v) override;
   void attend(const AttendArgs& args) override;
   void add(Buffer to, Buffer from) override;
+  void add_columns(BufferColumns to, BufferColumns from, std::uint32_t n_cols) override;
   void clear(Buffer x) override;
   void multiply(BufferColumns to, BufferColumns by, std::uint32_t n_cols) override;
   void copy_parts(const PartColumns& from, const PartColumns& to, std::uint32_t n_parts,

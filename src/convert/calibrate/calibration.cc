@@ -157,10 +157,11 @@ Status check_calibrated(const ModelSpec& spec) {
         "calibration of a model with layers that have a state is not supported; convert it without "
         "calibration");
   }
-  if (!spec.layer_heads.empty() || !spec.key_value_layers.empty()) {
+  if (!spec.layer_heads.empty() || !spec.key_value_layers.empty() || spec.shares_kv() ||
+      spec.layer_input_dim != 0) {
     return unsupported(
-        "calibration of a model whose layers have heads of different widths, or values that are "
-        "keys, is not supported; convert it without calibration");
+        "calibration of a model whose layers have heads of different widths, inputs of their own, "
+        "shared keys, or values that are keys, is not supported; convert it without calibration");
   }
   if (spec.experts_beside_ffn) {
     return unsupported(

@@ -519,6 +519,12 @@ TEST(CollectorRefusalTest, NamesWhatCannotBeCalibrated) {
   spec.key_value_layers = {0, 1, 0};
   expect_refused(spec, "values that are keys");
   spec.key_value_layers.clear();
+  spec.kv_layers = {0, 1, 1};
+  expect_refused(spec, "shared keys");
+  spec.kv_layers.clear();
+  spec.layer_input_dim = 4;
+  expect_refused(spec, "inputs of their own");
+  spec.layer_input_dim = 0;
   spec.experts_beside_ffn = true;
   expect_refused(spec, "experts beside an FFN");
 }

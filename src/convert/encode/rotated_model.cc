@@ -138,7 +138,7 @@ Status check_values(const ModelSource& source) {
   if (spec.qkv_clip != 0.0F) {
     return unsupported("values cannot be rotated: the model clamps each of their columns");
   }
-  if (!spec.layer_heads.empty() || !spec.key_value_layers.empty()) {
+  if (!spec.layer_heads.empty() || !spec.key_value_layers.empty() || spec.shares_kv()) {
     return unsupported("values cannot be rotated: the model's layers have heads of their own");
   }
   if (spec.head_dim % 2 == 0) return ok_status();

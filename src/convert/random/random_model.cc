@@ -9,6 +9,7 @@
 #include <utility>
 #include <vector>
 
+#include "base/check.h"
 #include "base/rng.h"
 #include "convert/random/random_blocks.h"
 #include "format/tensor_rules.h"
@@ -54,7 +55,8 @@ void set_experts(std::uint32_t n, std::uint32_t used, std::uint32_t ffn, ModelSp
   spec.expert_ffn = ffn;
 }
 
-void make_gemma4(ModelSpec& spec) {
+void make_gemma4_layers(std::uint32_t window, std::uint32_t every, KvHeads global,
+                        ModelSpec& spec) {
   spec.activation = Activation::kGeluTanh;
   spec.tied_head = true;
   spec.embedding_scale = std::sqrt(static_cast<float>(spec.hidden));
@@ -63,16 +65,31 @@ void make_gemma4(ModelSpec& spec) {
   spec.logit_soft_cap = 30.0F;
   spec.rope.theta = 1000000.0F;
   spec.rope.n_turning = 64;
-  spec.sliding_window = windows(spec, 1024, 6);
+  spec.sliding_window = windows(spec, window, every);
   std::vector<KvHeads> heads;
-  for (const std::uint32_t window : spec.sliding_window) {
-    const LayerRope rope = window == 0 ? LayerRope::kMain : LayerRope::kLocal;
+  for (const std::uint32_t of_layer : spec.sliding_window) {
+    const LayerRope rope = of_layer == 0 ? LayerRope::kMain : LayerRope::kLocal;
     spec.layer_rope.push_back(static_cast<std::uint32_t>(rope));
-    spec.key_value_layers.push_back(window == 0 ? 1 : 0);
-    heads.push_back(window == 0 ? KvHeads{spec.n_kv_heads / 4, 512}
-                                : KvHeads{spec.n_kv_heads, 256});
+    heads.push_back(of_layer == 0 ? global : KvHeads{spec.n_kv_heads, 256});
   }
   set_layer_heads(std::move(heads), spec);
+}
+
+void make_gemma4(ModelSpec& spec) {
+  make_gemma4_layers(1024, 6, {spec.n_kv_heads / 4, 512}, spec);
+  for (const std::uint32_t window : spec.sliding_window) {
+    spec.key_value_layers.push_back(window == 0 ? 1 : 0);
+  }
+}
+
+void make_gemma4_e2b(ModelSpec& spec) {
+  make_gemma4_layers(512, 5, {spec.n_kv_heads, 512}, spec);
+  spec.layer_input_dim = 256;
+  const std::uint32_t n_sharing = spec.n_layers * 4 / 7;
+  QSF_CHECK(share_kv(n_sharing, spec).ok());
+  std::vector<std::uint32_t> ffn(spec.n_layers, spec.ffn);
+  std::fill(ffn.end() - n_sharing, ffn.end(), 2 * spec.ffn);
+  set_layer_ffn(std::move(ffn), spec);
 }
 
 void make_gemma4_moe(ModelSpec& spec) {
@@ -229,6 +246,7 @@ constexpr RandomShape kShapes[] = {
     {"gemma3-270m", "gemma3", 18, 640, 2048, 4, 1, 262144, 32768, false, make_gemma3},
     {"gemma3-4b", "gemma3", 34, 2560, 10240, 8, 4, 262208, 131072, false, make_gemma3},
     {"gemma4-31b", "gemma4", 60, 5376, 21504, 32, 16, 262144, 262144, false, make_gemma4},
+    {"gemma4-e2b", "gemma4", 35, 1536, 6144, 8, 1, 262144, 131072, false, make_gemma4_e2b},
     {"gemma4-26b-a4b", "gemma4moe", 30, 2816, 2112, 16, 8, 262144, 262144, false, make_gemma4_moe},
     {"smollm3-3b", "smollm3", 36, 2048, 11008, 16, 4, 128256, 65536, false, make_smollm3},
     {"olmoe-7b", "olmoe", 16, 2048, 1024, 16, 16, 50304, 4096, false, make_olmoe},
@@ -350,6 +368,8 @@ float vector_value(TensorKind kind) noexcept {
     case TensorKind::kLatentQueryNorm:
     case TensorKind::kLatentNorm:
     case TensorKind::kLayerScale:
+    case TensorKind::kLayerInputNorm:
+    case TensorKind::kLayerInputPostNorm:
     case TensorKind::kRouterNorm:
     case TensorKind::kExpertScales:
     case TensorKind::kExpertNorm:
@@ -432,7 +452,10 @@ Result<TensorInfo> RandomModelWriter::tensor(std::uint32_t layer, const TensorPl
 bool RandomModelWriter::is_present(Presence presence, std::uint32_t layer) const noexcept {
   switch (presence) {
     case Presence::kAlways: return true;
-    case Presence::kOwnValues: return !spec_.attention_of(layer).values_are_keys;
+    case Presence::kOwnKeys: return spec_.owns_kv(layer);
+    case Presence::kOwnValues:
+      return spec_.owns_kv(layer) && !spec_.attention_of(layer).values_are_keys;
+    case Presence::kLayerInput: return spec_.layer_input_dim != 0;
     case Presence::kDense: return !spec_.has_experts(layer);
     case Presence::kExperts: return spec_.has_experts(layer);
     case Presence::kShared: return spec_.has_experts(layer) && spec_.shared_ffn != 0;

@@ -454,6 +454,9 @@ ModelSpec shaped_spec() {
   s.layer_heads = {{3, 8}, {1, 16}, {3, 8}};
   s.key_value_layers = {0, 1, 0};
   s.layer_rope = {2, 1, 2};
+  s.kv_layers = {0, 1, 0};
+  s.layer_ffn = {40, 40, 28};
+  s.layer_input_dim = 4;
   return s;
 }
 

@@ -77,6 +77,19 @@ void read_sublayers(GgufFields& fields, const GgufArchitecture& architecture, Mo
   fields.fail(unsupported("GGUF: no layer with attention, or none with an FFN: not supported"));
 }
 
+// The width of FFNs, which layers of some architectures have of their own. A mixture of experts
+// alone may not say how wide an FFN would be.
+void read_ffn(GgufFields& fields, const GgufArchitecture& architecture, ModelSpec& spec) {
+  const char* key = "feed_forward_length";
+  const bool experts = !gguf_tensor_table(architecture).experts.empty();
+  if (!architecture.heads_by_layer || !fields.is_array(key)) {
+    spec.ffn =
+        fields.u32(experts && !fields.has(key) ? "expert_feed_forward_length" : key, 1, 1U << 24);
+    return;
+  }
+  set_layer_ffn(fields.u32_array(key, spec.n_layers, 1U << 24), spec);
+}
+
 // Sizes, norm and vocabulary.
 Status read_sizes(const GgufFile& file, const GgufArchitecture& architecture, GgufFields& fields,
                   ModelSpec& spec) {
@@ -84,15 +97,11 @@ Status read_sizes(const GgufFile& file, const GgufArchitecture& architecture, Gg
   spec.n_layers = fields.u32("block_count", 1, 4096);
   spec.n_heads = fields.u32("attention.head_count", 1, 1U << 16);
   spec.max_positions = fields.u32("context_length", 1, 1U << 24);
-  // A mixture of experts alone may not say how wide an FFN would be.
-  const char* ffn = "feed_forward_length";
-  const bool experts = !gguf_tensor_table(architecture).experts.empty();
   if (architecture.single_sublayers) {
     read_sublayers(fields, architecture, spec);
   } else {
     read_kv_heads(fields, architecture, spec);
-    spec.ffn =
-        fields.u32(experts && !fields.has(ffn) ? "expert_feed_forward_length" : ffn, 1, 1U << 24);
+    read_ffn(fields, architecture, spec);
   }
   // Of a LayerNorm that llama.cpp takes for the other. Nemotron-H may have the key of either.
   const bool rms =
@@ -159,6 +168,9 @@ using K = TensorKind;
 constexpr GgufKindName kKindNames[] = {
     {K::kTokenEmbedding, "token_embd.weight"},
     {K::kPositionEmbedding, "position_embd.weight"},
+    {K::kLayerEmbedding, "per_layer_token_embd.weight"},
+    {K::kLayerInput, "per_layer_model_proj.weight"},
+    {K::kLayerInputNorm, "per_layer_proj_norm.weight"},
     {K::kEmbeddingNorm, "token_embd_norm.weight"},
     {K::kEmbeddingNormBias, "token_embd_norm.bias"},
     {K::kFinalNorm, "output_norm.weight"},
@@ -217,6 +229,9 @@ constexpr GgufKindName kLayerNames[] = {
     {K::kAttnPostNorm, "post_attention_norm.weight"},
     {K::kFfnPostNorm, "post_ffw_norm.weight"},
     {K::kLayerScale, "layer_output_scale.weight"},
+    {K::kLayerInputGate, "inp_gate.weight"},
+    {K::kLayerInputOut, "proj.weight"},
+    {K::kLayerInputPostNorm, "post_norm.weight"},
     {K::kRouterNorm, "ffn_gate_inp.scale"},
     {K::kExpertScales, "ffn_down_exps.scale"},
     {K::kExpertNorm, "pre_ffw_norm_2.weight"},

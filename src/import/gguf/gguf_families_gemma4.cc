@@ -55,8 +55,9 @@ Status finish_gemma4(const GgufFile& file, GgufFields& fields, ModelSpec& spec) 
   spec.attention_scale = 1.0F;
   spec.value_norms = true;
   spec.logit_soft_cap = fields.positive_or("final_logit_softcapping", 0.0F);
-  fields.refuse_unread("attention.shared_kv_layers", 0.0);
-  fields.refuse_unread("embedding_length_per_layer_input", 0.0);
+  spec.layer_input_dim = fields.u32_or("embedding_length_per_layer_input", 0, 0, 1U << 16);
+  const std::uint32_t n_sharing =
+      fields.u32_or("attention.shared_kv_layers", 0, 0, spec.n_layers - 1);
   const std::uint32_t window = fields.u32("attention.sliding_window", 1, 1U << 30);
   for (const bool local : fields.pattern("attention.sliding_window_pattern", spec.n_layers, 6)) {
     spec.sliding_window.push_back(local ? window : 0);
@@ -69,10 +70,12 @@ Status finish_gemma4(const GgufFile& file, GgufFields& fields, ModelSpec& spec) 
   std::vector<std::uint32_t> key_values;
   for (std::uint32_t layer = 0; layer < spec.n_layers; ++layer) {
     const std::string name = "blk." + std::to_string(layer) + ".attn_v.weight";
-    key_values.push_back(file.find(name) == nullptr ? 1 : 0);
+    const bool own = layer < spec.n_layers - n_sharing;
+    key_values.push_back(own && file.find(name) == nullptr ? 1 : 0);
   }
   const bool any = std::count(key_values.begin(), key_values.end(), 1U) != 0;
   if (any) spec.key_value_layers = std::move(key_values);
+  QSF_RETURN_IF_ERROR(share_kv(n_sharing, spec).with_context("attention.shared_kv_layers"));
   return read_turning_pairs(spec.rope);
 }
 
@@ -82,6 +85,8 @@ bool has_gemma4_experts(const GgufFile& file) {
 }
 
 Status finish_gemma4moe(const GgufFile& file, GgufFields& fields, ModelSpec& spec) {
+  fields.refuse_unread("attention.shared_kv_layers", 0.0);
+  fields.refuse_unread("embedding_length_per_layer_input", 0.0);
   QSF_RETURN_IF_ERROR(finish_gemma4(file, fields, spec));
   spec.experts_beside_ffn = true;
   spec.expert_renormalised = true;

@@ -14,6 +14,7 @@ namespace qsf {
 namespace {
 
 using testing::ElementsAre;
+using testing::IsEmpty;
 using namespace testing_support;
 
 GgufKeys gemma4_keys() {
@@ -67,6 +68,27 @@ TEST(GgufGemma4Test, HasExpertsBesideItsFfn) {
   expect_refused(keys, StatusCode::kCorrupt, "expert_used_count\" is 7");
 }
 
+TEST(GgufGemma4Test, SharesKeysAndHasInputsOfEachLayer) {
+  GgufKeys keys = gemma4_keys();
+  keys.numbers["attention.shared_kv_layers"] = 3;
+  keys.numbers["embedding_length_per_layer_input"] = 24;
+  keys.lists["attention.sliding_window_pattern"] = {true, true, false, true, true, false, true};
+  keys.arrays["attention.head_count_kv"] = {2, 2, 1, 2, 2, 1, 2};
+  keys.arrays["feed_forward_length"] = {80, 80, 80, 80, 160, 160, 160};
+  keys.tensors = {"blk.0.attn_v.weight", "blk.1.attn_v.weight", "blk.2.attn_v.weight",
+                  "blk.3.attn_v.weight"};
+  const ModelSpec s = valid_spec(keys);
+  EXPECT_THAT(s.kv_layers, ElementsAre(0, 1, 2, 3, 3, 2, 3));
+  EXPECT_THAT(s.key_value_layers, IsEmpty());
+  EXPECT_THAT(s.layer_ffn, ElementsAre(80, 80, 80, 80, 160, 160, 160));
+  EXPECT_EQ(s.ffn, 160U);
+  EXPECT_EQ(s.layer_input_dim, 24U);
+  keys.arrays["feed_forward_length"] = std::vector<std::uint32_t>(7, 80);
+  EXPECT_THAT(valid_spec(keys).layer_ffn, IsEmpty());
+  keys.arrays["feed_forward_length"][1] = 0;
+  expect_refused(keys, StatusCode::kInvalidArgument, "ffn by layer: 0");
+}
+
 TEST(GgufGemma4Test, RefusesWhatDoesNotFit) {
   const auto with = [](const char* name, std::uint32_t value) {
     GgufKeys keys = gemma4_keys();
@@ -74,8 +96,13 @@ TEST(GgufGemma4Test, RefusesWhatDoesNotFit) {
     return keys;
   };
   for (const char* key : {"attention.shared_kv_layers", "embedding_length_per_layer_input"}) {
-    expect_refused(with(key, 3), StatusCode::kUnsupported, key);
+    GgufKeys experts = with(key, 3);
+    experts.numbers["expert_count"] = 6;
+    expect_refused(experts, StatusCode::kUnsupported, key);
   }
+  expect_refused(with("attention.shared_kv_layers", 7), StatusCode::kCorrupt, "shared_kv_layers");
+  expect_refused(with("attention.shared_kv_layers", 2), StatusCode::kCorrupt,
+                 "attention.shared_kv_layers: shared keys and values: no layer");
   for (const char* key : {"attention.value_length_swa", "rope.dimension_count_swa"}) {
     expect_refused(with(key, 6), StatusCode::kUnsupported, key);
   }

@@ -73,6 +73,10 @@ bool is_matrix(TensorKind kind) noexcept {
     case TensorKind::kSharedUp:
     case TensorKind::kSharedDown:
     case TensorKind::kTokenEmbedding:
+    case TensorKind::kLayerEmbedding:
+    case TensorKind::kLayerInput:
+    case TensorKind::kLayerInputGate:
+    case TensorKind::kLayerInputOut:
     case TensorKind::kPositionEmbedding:
     case TensorKind::kHead: return true;
     default: return false;
@@ -174,7 +178,10 @@ class GgufModelMapper {
     switch (place.presence) {
       case Presence::kAlways: return true;
       case Presence::kSequential: return !spec().parallel_block;
-      case Presence::kOwnValues: return !spec().attention_of(layer).values_are_keys;
+      case Presence::kOwnKeys: return spec().owns_kv(layer);
+      case Presence::kOwnValues:
+        return spec().owns_kv(layer) && !spec().attention_of(layer).values_are_keys;
+      case Presence::kLayerInput: return spec().layer_input_dim != 0;
       case Presence::kDense: return !spec().has_experts(layer);
       case Presence::kExperts: return spec().has_experts(layer);
       case Presence::kShared: return spec().has_experts(layer) && spec().shared_ffn != 0;
@@ -233,7 +240,12 @@ class GgufModelMapper {
   Status map_tensor(GgufModel::Section& to, std::uint32_t layer, const TensorPlace& listed) {
     const TensorShape shape = place_shape(spec(), layer, listed);
     const std::uint64_t n_outputs = is_matrix(listed.kind) ? shape.rows : shape.cols;
-    return map_found(to, layer, listed, 0, locate(listed.kind, layer, n_outputs));
+    Found found = locate(listed.kind, layer, n_outputs);
+    if (listed.of_all_layers && is_matrix(listed.kind)) {
+      found.n_stored = std::uint64_t{spec().n_layers} * n_outputs;
+      found.first = layer * n_outputs;
+    }
+    return map_found(to, layer, listed, 0, found);
   }
 
   Place::Order order_of(TensorKind kind, bool rotates, bool keys_and_values) const noexcept {
@@ -392,11 +404,23 @@ class GgufModelMapper {
     return false;
   }
 
+  // Published files keep the keys and values of layers that attend to those of an earlier one.
+  bool is_of_shared_keys(std::string_view name) {
+    for (std::uint32_t layer = 0; layer < spec().n_layers; ++layer) {
+      if (spec().owns_kv(layer)) continue;
+      const std::string at = "blk." + std::to_string(layer) + ".attn_";
+      for (const char* part : {"k.weight", "v.weight", "k_norm.weight"}) {
+        if (name == at + part) return true;
+      }
+    }
+    return false;
+  }
+
   Status check_all_used() {
     std::size_t n_further = 0;
     for (std::size_t i = 0; i < used_.size(); ++i) {
       const GgufTensor& tensor = *model_.file_.tensors()[i].tensor;
-      if (used_[i] || is_gguf_rope_tensor(tensor.name)) continue;
+      if (used_[i] || is_gguf_rope_tensor(tensor.name) || is_of_shared_keys(tensor.name)) continue;
       QSF_ASSIGN_OR_RETURN(const bool further, is_of_further_tokens(tensor.name));
       if (further) {
         ++n_further;

@@ -121,7 +121,7 @@ INSTANTIATE_TEST_SUITE_P(
                     "glm4_moe", "granitemoeshared", "phimoe", "lfm2", "lfm2_moe", "granite4h",
                     "granite4h_experts", "deepseek_v2_lite", "deepseek_v3", "glm4_moe_lite",
                     "qwen3_5_moe", "qwen3_next", "llama4", "llama4_dense_layers", "gemma4",
-                    "gemma4_a4b", "nemotron_h", "nemotron_h_moe", "falcon_h1"),
+                    "gemma4_a4b", "gemma4_e", "nemotron_h", "nemotron_h_moe", "falcon_h1"),
     [](const auto& test) { return std::string(test.param); });
 
 TEST(GgufModelTest, StoriesOfBothFormsAreOneModel) {

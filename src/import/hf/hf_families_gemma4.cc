@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
 
+#include <algorithm>
 #include <cmath>
 #include <string>
 #include <utility>
@@ -90,15 +91,30 @@ Status refuse_both_sides(ConfigFields& fields) {
   return unsupported("%s: %s is not supported", key, value->shown().c_str());
 }
 
-// What makes the smaller siblings.
-Status refuse_siblings(ConfigFields& fields) {
-  for (const auto& [key, fallback] :
-       {std::pair("hidden_size_per_layer_input", 256U), {"num_kv_shared_layers", 0U}}) {
-    const std::uint32_t value = fields.u32_or(key, fallback, 0, 1U << 20);
-    QSF_RETURN_IF_ERROR(fields.status());
-    if (value != 0) return unsupported("%s: %u is not supported, expected 0", key, value);
+// The smaller siblings: a second embedding has an input for each layer, and the last layers take
+// the keys and values of an earlier one and may have a wider FFN.
+Status parse_smaller(ConfigFields& fields, ModelSpec& spec) {
+  const std::uint32_t n_sharing = fields.u32_or("num_kv_shared_layers", 0, 0, spec.n_layers - 1);
+  const bool double_wide = fields.boolean("use_double_wide_mlp", false);
+  spec.layer_input_dim = fields.u32_or("hidden_size_per_layer_input", 256, 0, 1U << 16);
+  const std::uint32_t n_rows = fields.u32_or("vocab_size_per_layer_input", 262144, 1, 1U << 24);
+  QSF_RETURN_IF_ERROR(fields.status());
+  if (spec.layer_input_dim != 0 && n_rows != spec.n_vocab) {
+    return unsupported("vocab_size_per_layer_input: %u is not supported, expected vocab_size, %u",
+                       n_rows, spec.n_vocab);
   }
-  return ok_status();
+  if (spec.n_experts != 0 && (spec.layer_input_dim != 0 || n_sharing != 0)) {
+    return unsupported(
+        "hidden_size_per_layer_input: %u and num_kv_shared_layers: %u are not supported with "
+        "experts, expected 0",
+        spec.layer_input_dim, n_sharing);
+  }
+  if (double_wide && n_sharing != 0) {
+    std::vector<std::uint32_t> ffn(spec.n_layers, spec.ffn);
+    std::fill(ffn.end() - n_sharing, ffn.end(), 2 * spec.ffn);
+    set_layer_ffn(std::move(ffn), spec);
+  }
+  return Status(share_kv(n_sharing, spec)).with_context("num_kv_shared_layers");
 }
 
 // Experts beside the FFN of every layer.
@@ -119,7 +135,6 @@ Status parse_experts(ConfigFields& fields, ModelSpec& spec) {
 Status parse_gemma4(ConfigFields& fields, HfConfig& config) {
   ModelSpec& spec = config.spec;
   spec.architecture = "gemma4";
-  QSF_RETURN_IF_ERROR(refuse_siblings(fields));
   QSF_RETURN_IF_ERROR(parse_decoder_sizes(
       fields,
       {.tied_head = true, .n_heads = 8, .max_positions = 131072, .n_kv_heads = 4, .head_dim = 256},
@@ -146,6 +161,7 @@ Status parse_gemma4(ConfigFields& fields, HfConfig& config) {
     if (keys_are_values) spec.key_value_layers.push_back(is_local ? 0 : 1);
   }
   QSF_RETURN_IF_ERROR(parse_heads(fields, local, keys_are_values, spec));
+  QSF_RETURN_IF_ERROR(parse_smaller(fields, spec));
   QSF_RETURN_IF_ERROR(
       parse_global_rope(fields, spec.attention_of(spec.n_layers - 1).head_dim, spec.rope));
   return parse_local_rope(fields, local, kLocalTheta, spec);

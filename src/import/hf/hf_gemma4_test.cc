@@ -143,6 +143,42 @@ TEST(HfGemma4Test, Gemma4Of26BHasExpertsBesideTheFfn) {
   expect_statuses(json, {});
 }
 
+Json gemma4_e2b() {
+  Json json = gemma4_text();
+  json.update(Json::parse(R"({"attention_k_eq_v":false,"hidden_size":1536,
+    "hidden_size_per_layer_input":256,"intermediate_size":6144,"max_position_embeddings":131072,
+    "num_attention_heads":8,"num_global_key_value_heads":null,"num_hidden_layers":35,
+    "num_key_value_heads":1,"num_kv_shared_layers":20,"sliding_window":512,
+    "use_double_wide_mlp":true})"));
+  json["layer_types"] = Json::array();
+  for (std::uint32_t layer = 1; layer <= 35; ++layer) {
+    json["layer_types"].push_back(layer % 5 == 0 ? "full_attention" : "sliding_attention");
+  }
+  return json;
+}
+
+TEST(HfGemma4Test, Gemma4E2BSharesKeysAndHasInputsOfEachLayer) {
+  const ModelSpec s = parsed(gemma4_e2b()).spec;
+  EXPECT_EQ(s.architecture, "gemma4");
+  expect_sizes(s, 1536, 35, 8, 1, 512, 12288);
+  EXPECT_EQ(s.layer_input_dim, 256U);
+  EXPECT_EQ(s.n_kv_layers(), 15U);
+  for (std::uint32_t layer = 0; layer < 35; ++layer) {
+    const std::uint32_t shared = (layer + 1) % 5 == 0 ? 14 : 13;
+    EXPECT_EQ(s.attention_of(layer).kv_layer, layer < 15 ? layer : shared) << layer;
+    EXPECT_EQ(s.ffn_of(layer), layer < 15 ? 6144U : 12288U) << layer;
+    EXPECT_EQ(s.attention_of(layer).head_dim, (layer + 1) % 5 == 0 ? 512U : 256U) << layer;
+  }
+  Json narrow = gemma4_e2b();
+  narrow["use_double_wide_mlp"] = false;
+  EXPECT_THAT(parsed(narrow).spec.layer_ffn, IsEmpty());
+  Json experts = gemma4_e2b();
+  experts.update(Json::parse(R"({"enable_moe_block":true,"num_experts":8,"top_k_experts":2,
+    "moe_intermediate_size":64})"));
+  EXPECT_THAT(message_of(experts), HasSubstr("are not supported with experts"));
+  expect_statuses(gemma4_e2b(), {});
+}
+
 TEST(HfGemma4Test, TheLastLayerSeesEverything) {
   Json json = gemma4_text();
   json["layer_types"][59] = "sliding_attention";
@@ -153,8 +189,15 @@ TEST(HfGemma4Test, RefusesWhatItsGraphDoesNotHave) {
   const Json json = gemma4_text();
   expect_refused(json, "use_bidirectional_attention", "all");
   expect_refused(json, "attention_bias", true);
-  expect_refused(json, "hidden_size_per_layer_input", 256);
-  expect_refused(json, "num_kv_shared_layers", 20);
+  Json inputs = json;
+  inputs["hidden_size_per_layer_input"] = 256;
+  inputs["vocab_size_per_layer_input"] = 262400;
+  EXPECT_THAT(message_of(inputs), HasSubstr("vocab_size_per_layer_input: 262400 is not supported"));
+  Json sharing = json;
+  sharing["num_kv_shared_layers"] = 60;
+  EXPECT_THAT(message_of(sharing), HasSubstr("num_kv_shared_layers"));
+  sharing["num_kv_shared_layers"] = 55;
+  EXPECT_THAT(message_of(sharing), HasSubstr("num_kv_shared_layers: shared keys and values"));
   Json rope = json;
   rope["rope_parameters"]["full_attention"]["rope_type"] = "yarn";
   EXPECT_THAT(message_of(rope), HasSubstr("rope_type: \"yarn\" is not supported"));

@@ -145,7 +145,10 @@ class HfModelMapper {
       case Presence::kConvBias: return config.conv_bias;
       case Presence::kScanNorm: return config.scan_norm;
       case Presence::kSequential: return !spec().parallel_block;
-      case Presence::kOwnValues: return !spec().attention_of(layer).values_are_keys;
+      case Presence::kOwnKeys: return spec().owns_kv(layer);
+      case Presence::kOwnValues:
+        return spec().owns_kv(layer) && !spec().attention_of(layer).values_are_keys;
+      case Presence::kLayerInput: return spec().layer_input_dim != 0;
       case Presence::kDense: return !spec().has_experts(layer);
       case Presence::kExperts: return spec().has_experts(layer);
       case Presence::kRouterCorrection:
@@ -161,7 +164,8 @@ class HfModelMapper {
                      std::span<const TensorPlace> places, std::uint32_t layer = 0) {
     for (const TensorPlace& place : places) {
       if (is_present(place.presence, layer)) {
-        QSF_RETURN_IF_ERROR(map_tensor(to, layer, prefix + std::string(place.name), place));
+        const std::string& at = place.of_all_layers ? prefix_ : prefix;
+        QSF_RETURN_IF_ERROR(map_tensor(to, layer, at + std::string(place.name), place));
       }
     }
     return ok_status();
@@ -189,6 +193,10 @@ class HfModelMapper {
     const bool vector = shape.rows == 1 && is_vector(place.kind);
     const std::uint64_t n_outputs = vector ? shape.cols : shape.rows;
     Place at = locate(place, n_outputs, shape.cols, expert);
+    if (place.of_all_layers && !vector) {
+      at.n_stored = std::uint64_t{spec().n_layers} * n_outputs;
+      at.first = layer * n_outputs;
+    }
     std::vector<std::uint64_t> stored = stored_shape(place.storage, at, vector, shape.cols);
     if (place.storage == Storage::kConvTaps) {
       stored = {spec().conv_channels(), 1, spec().conv_taps};
@@ -478,6 +486,16 @@ class HfModelMapper {
     return false;
   }
 
+  // Published files keep the keys and values of layers that attend to those of an earlier one.
+  bool is_of_shared_keys(std::string_view name) {
+    for (std::uint32_t layer = 0; layer < spec().n_layers; ++layer) {
+      const std::string at =
+          prefix_ + std::string(table_.layer_prefix) + std::to_string(layer) + ".self_attn.";
+      if (name.starts_with(at + "k_") || name.starts_with(at + "v_")) return !spec().owns_kv(layer);
+    }
+    return false;
+  }
+
   // Some files of Cohere 2 have biases of zeros, which its layers do not have.
   Result<bool> is_zero_bias(const StoredTensor& tensor) {
     if (spec().architecture != "cohere2" || !tensor.name.ends_with(".bias") ||
@@ -503,6 +521,7 @@ class HfModelMapper {
         ++of_further_tokens;
         continue;
       }
+      if (is_of_shared_keys(tensor.name)) continue;
       QSF_ASSIGN_OR_RETURN(const bool zero_bias, is_zero_bias(tensor));
       if (zero_bias) continue;
       return corrupt("tensor \"%s\" %s is unexpected: a %s of this configuration has none",

@@ -20,6 +20,10 @@ inline bool is_vector(TensorKind kind) noexcept {
     case TensorKind::kFfnUp:
     case TensorKind::kFfnDown:
     case TensorKind::kTokenEmbedding:
+    case TensorKind::kLayerEmbedding:
+    case TensorKind::kLayerInput:
+    case TensorKind::kLayerInputGate:
+    case TensorKind::kLayerInputOut:
     case TensorKind::kRouter:
     case TensorKind::kMixerIn:
     case TensorKind::kMixerOut:

@@ -60,7 +60,9 @@ enum class Presence : std::uint8_t {
   kConvBias,
   kScanNorm,
   kSequential,        // not with ModelSpec::parallel_block
-  kOwnValues,         // not where keys are values
+  kOwnKeys,           // not where layers share an earlier one's keys and values
+  kOwnValues,         // the same, and not where keys are values
+  kLayerInput,        // as ModelSpec::layer_input_dim says
   kDense,             // layers without experts
   kExperts,           // layers with experts
   kRouterCorrection,  // the same, as HfConfig says
@@ -75,6 +77,9 @@ struct TensorPlace {
   Storage storage = Storage::kPlain;
   Presence presence = Presence::kAlways;
   bool all_heads = false;  // a norm of queries or keys that runs over all heads, not over each
+  // Outside of the layers: a vector that all have, or the rows of the first layer, of the second
+  // ...
+  bool of_all_layers = false;
 };
 
 struct TensorTable {

@@ -8,6 +8,7 @@
 #include <limits>
 #include <numbers>
 #include <numeric>
+#include <tuple>
 
 #include "base/bytes.h"
 #include "base/f16.h"
@@ -536,6 +537,23 @@ void NaiveModel::scale_stream(std::uint32_t section, Row& x) const {
   }
 }
 
+NaiveModel::Row NaiveModel::layer_input(std::uint32_t section, const Row& stream,
+                                        const Row& embedded, std::uint32_t token) const {
+  const std::size_t n = spec_.layer_input_dim;
+  const std::size_t first = (std::size_t{token} * spec_.n_layers + section - 1) * n;
+  const Weights& table = weights(0, TensorKind::kLayerEmbedding);
+  Row input = product(section, TensorKind::kLayerInput, kNone, embedded);
+  for (double& value : input) value /= std::sqrt(spec_.hidden);
+  input = norm(input, weights(section, TensorKind::kLayerInputNorm), {});
+  Row gated = product(section, TensorKind::kLayerInputGate, kNone, stream);
+  for (std::size_t c = 0; c < n; ++c) {
+    const double of_token = std::sqrt(spec_.layer_input_dim) * table[first + c];
+    gated[c] = activated(spec_.activation, gated[c]) * (input[c] + of_token) / std::numbers::sqrt2;
+  }
+  return norm(product(section, TensorKind::kLayerInputOut, kNone, gated),
+              weights(section, TensorKind::kLayerInputPostNorm), {});
+}
+
 NaiveModel::Row NaiveModel::scaled(Row y) const {
   for (double& value : y) value *= spec_.residual_scale;
   return y;
@@ -681,6 +699,8 @@ std::vector<std::vector<double>> NaiveModel::logits(
   using enum TensorKind;
   std::vector<Row> rows;
   for (const std::uint32_t token : tokens) rows.push_back(embedded(token, rows.size()));
+  const std::vector<Row> first_rows = rows;
+  std::map<std::uint32_t, std::pair<std::vector<Row>, std::vector<Row>>> stored;  // keys, values
   for (std::uint32_t layer = 1; layer <= spec_.n_layers; ++layer) {
     if (skipped_ == layer - 1) continue;
     std::vector<Row> normed, inputs, queries, keys, values;
@@ -708,6 +728,9 @@ std::vector<std::vector<double>> NaiveModel::logits(
       keys.push_back(k);
       values.push_back(std::move(v));
     }
+    const std::uint32_t from = spec_.attention_of(layer - 1).kv_layer;
+    if (from != layer - 1) std::tie(keys, values) = stored[from];
+    stored[layer - 1] = {keys, values};
     std::vector<Row> mixed = mix(layer, inputs);
     for (std::size_t position = 0; position < rows.size(); ++position) {
       Row& x = rows[position];
@@ -735,6 +758,9 @@ std::vector<std::vector<double>> NaiveModel::logits(
         m = norm(x, weights(layer, kFfnNorm), weights(layer, kFfnNormBias));
       }
       if (spec_.has_ffn(layer - 1)) add(x, scaled(behind(ffn(layer, m, x), kFfnPostNorm)));
+      if (spec_.layer_input_dim != 0) {
+        add(x, layer_input(layer, x, first_rows[position], tokens[position]));
+      }
       scale_stream(layer, x);
     }
     if (hidden != nullptr) hidden->push_back(rows);

@@ -103,6 +103,9 @@ class NaiveModel {
   Row values_of(std::uint32_t section, const Row& x, const Row& k) const;
   void scale_query(Row& q, std::uint32_t layer, std::uint32_t position, const Cache* cache) const;
   void scale_stream(std::uint32_t section, Row& x) const;
+  // What a token's input for a layer adds to the stream.
+  Row layer_input(std::uint32_t section, const Row& stream, const Row& embedded,
+                  std::uint32_t token) const;
   Row ffn(std::uint32_t section, const Row& x, const Row& stream) const;
   Row dense_ffn(std::uint32_t section, const Row& x) const;
   Row beside(std::uint32_t section, const Row& x, const Row& stream) const;

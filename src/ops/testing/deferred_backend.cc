@@ -171,6 +171,10 @@ void DeferredBackend::clear(Buffer x) {
   submit([this, x] { cpu_.clear(x); });
 }
 
+void DeferredBackend::add_columns(BufferColumns to, BufferColumns from, std::uint32_t n_cols) {
+  submit([this, to, from, n_cols] { cpu_.add_columns(to, from, n_cols); });
+}
+
 void DeferredBackend::multiply(BufferColumns to, BufferColumns by, std::uint32_t n_cols) {
   submit([this, to, by, n_cols] { cpu_.multiply(to, by, n_cols); });
 }

@@ -100,6 +100,7 @@ class DeferredBackend final : public Backend {
   void scale_rows(Buffer x, std::span<const float> factors) override;
   void clamp(Buffer x, float limit) override;
   void clear(Buffer x) override;
+  void add_columns(BufferColumns to, BufferColumns from, std::uint32_t n_cols) override;
   void multiply(BufferColumns to, BufferColumns by, std::uint32_t n_cols) override;
   void copy_parts(const PartColumns& from, const PartColumns& to, std::uint32_t n_parts,
                   std::uint32_t n_cols) override;
