@@ -55,7 +55,7 @@ KINDS = {0: "attn_q", 1: "attn_k", 2: "attn_v", 3: "attn_o", 4: "ffn_gate", 5: "
          40: "shared_up", 41: "shared_down", 42: "shared_weight", 43: "router_correction",
          48: "mixer_in", 49: "mixer_in_bias", 50: "mixer_out", 51: "mixer_out_bias",
          52: "conv_taps", 53: "conv_bias", 70: "latent_query", 71: "latent_query_norm",
-         72: "latent_norm", 73: "latent_keys", 74: "latent_values",
+         72: "latent_norm", 73: "latent_keys", 74: "latent_values", 75: "dense_up", 76: "dense_down",
          56: "attn_sinks", 57: "router_bias", 58: "expert_gate_bias", 59: "expert_up_bias",
          60: "expert_down_bias", 61: "scan_decay", 62: "scan_bias", 63: "scan_skip",
          64: "scan_norm", 80: "mixer_gate", 81: "delta_rate", 82: "delta_step",

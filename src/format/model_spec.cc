@@ -10,6 +10,7 @@
 
 #include "base/check.h"
 #include "base/utf8_text.h"
+#include "format/embedding_spec.h"
 #include "format/layer_checks.h"
 #include "format/layer_shapes.h"
 #include "format/qsf_layout.h"
@@ -479,6 +480,7 @@ Status decode_optional(const Metadata& m, ModelSpec& s) {
   QSF_ASSIGN_OR_RETURN(s.qkv_clip, m.get_f32(keys::kAttentionClip, 0.0F));
   QSF_ASSIGN_OR_RETURN(s.query_position_scale, m.get_f32(keys::kAttentionPositionScale, 0.0F));
   QSF_RETURN_IF_ERROR(decode_layer_shapes(m, s));
+  QSF_RETURN_IF_ERROR(decode_embedding(m, s));
   QSF_ASSIGN_OR_RETURN(s.layer_mixers, m.get_u32_array(keys::kMixerLayers));
   QSF_ASSIGN_OR_RETURN(s.ffn_layers, m.get_u32_array(keys::kFfnLayers));
   QSF_ASSIGN_OR_RETURN(s.conv_taps, m.get_u32(keys::kMixerTaps, 0));
@@ -576,6 +578,7 @@ Status validate(const ModelSpec& spec) {
   QSF_RETURN_IF_ERROR(check_layers(spec));
   QSF_RETURN_IF_ERROR(check_latent(spec));
   QSF_RETURN_IF_ERROR(check_layer_shapes(spec));
+  QSF_RETURN_IF_ERROR(check_embedding(spec));
   QSF_RETURN_IF_ERROR(check_tokens(spec));
   QSF_RETURN_IF_ERROR(check_texts(spec));
   for (const MetadataEntry& entry : spec.extra.entries()) {
@@ -637,6 +640,7 @@ Metadata encode_spec_metadata(const ModelSpec& spec) {
   set_f32_unless(keys::kAttentionClip, spec.qkv_clip, 0.0F);
   set_f32_unless(keys::kAttentionPositionScale, spec.query_position_scale, 0.0F);
   encode_layer_shapes(spec, m);
+  encode_embedding(spec, m);
   if (!spec.layer_mixers.empty()) {
     m.set_u32_array(keys::kMixerLayers, spec.layer_mixers, true);
     m.set_u32(keys::kMixerTaps, spec.conv_taps, true);

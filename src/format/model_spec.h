@@ -64,6 +64,9 @@ enum class ExpertScoring : std::uint8_t {
   kSparsemixer,
 };
 
+// How the rows of a text, behind the final norm, become its embedding.
+enum class Pooling : std::uint8_t { kMean, kLast, kFirst };
+
 // Rotary position embedding; always rotates halves: element i with element i + dims / 2.
 struct RopeSpec {
   float theta = 10000.0F;
@@ -187,6 +190,15 @@ struct ModelSpec {
   std::vector<std::uint32_t> expert_layers;  // empty: all with an FFN; else 0 or 1 a layer
   bool experts_beside_ffn = false;           // layers with experts have an FFN as well
   std::uint32_t shared_ffn = 0;  // of the expert beside the others that takes every row; 0: none
+
+  std::optional<Pooling> pooling;  // of embeddings; empty: the model has no choice of its own
+  // What is pooled is multiplied by two matrices, with so many columns between them; 0: none
+  std::uint32_t embedding_dense = 0;
+  // Rows attend to later ones as well, over windows that are as wide to each side, the row's own
+  // position included. Such a model embeds texts alone.
+  bool two_sided = false;
+  // The model was not trained to say a next token. Its head is formally tied.
+  bool embeds_only = false;
 
   // Latent attention: keys and values of all heads are products of one row of latent_dim columns.
   // That row behind rope.dims rotated columns, which are part of every head's key, is the one KV
@@ -336,6 +348,7 @@ std::string_view activation_name(Activation activation) noexcept;
 std::string_view norm_type_name(NormType type) noexcept;
 std::string_view position_encoding_name(PositionEncoding encoding) noexcept;
 std::string_view expert_scoring_name(ExpertScoring scoring) noexcept;
+std::string_view pooling_name(Pooling pooling) noexcept;
 std::string_view rope_scaling_name(RopeScaling scaling) noexcept;
 
 // Stores bytes 12-55, 80-91, 116-119 of a header. The writer adds offsets, sizes and checksums.

@@ -21,6 +21,7 @@ namespace {
 
 using testing::HasSubstr;
 using testing_support::compressed_model;
+using testing_support::embedding_spec;
 using testing_support::full_model;
 using testing_support::longrope_model;
 using testing_support::minimal_model;
@@ -215,7 +216,7 @@ TEST(ModelSpecTest, TheSmallModelsUseEveryKey) {
          {full_model().spec, types_model().spec, longrope_model().spec, int8_rows_spec(),
           yarn_spec(), experts_spec(), sigmoid_spec(), sparsemixer_spec(), states_spec(),
           scans_spec(), latent_spec(), delta_rules_spec(), shaped_spec(), beside_spec(),
-          chunks_spec(), bf16_biases_spec(), single_sublayers_spec()}) {
+          chunks_spec(), bf16_biases_spec(), single_sublayers_spec(), embedding_spec()}) {
       used = used || encode_spec_metadata(spec).contains(key);
     }
     EXPECT_TRUE(used) << key;

@@ -76,6 +76,8 @@ constexpr KindName kKindNames[] = {
     {TensorKind::kLatentNorm, "latent_norm"},
     {TensorKind::kLatentKeys, "latent_keys"},
     {TensorKind::kLatentValues, "latent_values"},
+    {TensorKind::kDenseUp, "dense_up"},
+    {TensorKind::kDenseDown, "dense_down"},
     {TensorKind::kMixerGate, "mixer_gate"},
     {TensorKind::kDeltaRate, "delta_rate"},
     {TensorKind::kDeltaStep, "delta_step"},

@@ -164,12 +164,15 @@ enum class TensorKind : std::uint32_t {
   kLatentNorm = 72,       // of the latent columns of the shared row
   kLatentKeys = 73,       // of each head: its keys by latent column
   kLatentValues = 74,     // of each head: its values
-  kMixerGate = 80,        // of what a delta rule gives
-  kDeltaRate = 81,        // of each head: how much of what it remembers of a key a row replaces
-  kDeltaStep = 82,        // of each head's time step
-  kDeltaNorm = 83,        // of every head
-  kAttnGate = 84,         // of what attention gives
-  kLayerScale = 90,       // one number that multiplies the residual stream behind a layer
+  // Of what is pooled of a text's rows, in the embedding section.
+  kDenseUp = 75,
+  kDenseDown = 76,
+  kMixerGate = 80,   // of what a delta rule gives
+  kDeltaRate = 81,   // of each head: how much of what it remembers of a key a row replaces
+  kDeltaStep = 82,   // of each head's time step
+  kDeltaNorm = 83,   // of every head
+  kAttnGate = 84,    // of what attention gives
+  kLayerScale = 90,  // one number that multiplies the residual stream behind a layer
   // Of experts beside an FFN.
   kRouterNorm = 91,      // of the residual stream, before the router; scores are over sqrt(hidden)
   kExpertScales = 92,    // multiply the weights of experts
@@ -188,7 +191,7 @@ enum class TensorKind : std::uint32_t {
 // Returns whether `code` is one of the kinds above.
 constexpr bool is_tensor_kind(std::uint32_t code) noexcept {
   return code <= 13 || (code >= 16 && code <= 43) || (code >= 48 && code <= 53) ||
-         (code >= 56 && code <= 64) || (code >= 70 && code <= 74) || (code >= 80 && code <= 84) ||
+         (code >= 56 && code <= 64) || (code >= 70 && code <= 76) || (code >= 80 && code <= 84) ||
          (code >= 90 && code <= 101);
 }
 // Returns a name such as "attn_q" or "final_norm_bias".

@@ -23,10 +23,14 @@ inline constexpr const char* kAttentionPositionScale = "attention.position_scale
 inline constexpr const char* kAttentionPositionStep = "attention.position_step";
 inline constexpr const char* kAttentionScale = "attention.scale";
 inline constexpr const char* kAttentionSoftCap = "attention.soft_cap";
+inline constexpr const char* kAttentionTwoSided = "attention.two_sided";
 inline constexpr const char* kAttentionUnitNorms = "attention.unit_norms";
 inline constexpr const char* kAttentionValueNorms = "attention.value_norms";
 inline constexpr const char* kAttentionWindow = "attention.window";
 inline constexpr const char* kBlockParallel = "block.parallel";
+inline constexpr const char* kEmbeddingDense = "embedding.dense";
+inline constexpr const char* kEmbeddingOnly = "embedding.only";
+inline constexpr const char* kEmbeddingPooling = "embedding.pooling";
 inline constexpr const char* kEmbeddingScale = "embedding.scale";
 inline constexpr const char* kExpertBesideFfn = "expert.beside_ffn";
 inline constexpr const char* kExpertCount = "expert.count";
@@ -99,10 +103,14 @@ inline constexpr std::string_view kAll[] = {kArchitecture,
                                             kAttentionPositionStep,
                                             kAttentionScale,
                                             kAttentionSoftCap,
+                                            kAttentionTwoSided,
                                             kAttentionUnitNorms,
                                             kAttentionValueNorms,
                                             kAttentionWindow,
                                             kBlockParallel,
+                                            kEmbeddingDense,
+                                            kEmbeddingOnly,
+                                            kEmbeddingPooling,
                                             kEmbeddingScale,
                                             kExpertBesideFfn,
                                             kExpertCount,

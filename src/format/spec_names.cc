@@ -42,6 +42,15 @@ std::string_view expert_scoring_name(ExpertScoring scoring) noexcept {
   return "unknown";
 }
 
+std::string_view pooling_name(Pooling pooling) noexcept {
+  switch (pooling) {
+    case Pooling::kMean: return "mean";
+    case Pooling::kLast: return "last";
+    case Pooling::kFirst: return "first";
+  }
+  return "unknown";
+}
+
 std::string_view rope_scaling_name(RopeScaling scaling) noexcept {
   switch (scaling) {
     case RopeScaling::kNone: return "none";

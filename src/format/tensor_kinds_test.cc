@@ -29,7 +29,7 @@ TEST(TensorKindsTest, EachHasAShape) {
   spec.n_layers = 1;
   spec.hidden = spec.ffn = spec.expert_ffn = spec.shared_ffn = 8;
   spec.n_heads = spec.n_kv_heads = spec.n_experts = 2;
-  spec.head_dim = spec.layer_input_dim = 4;
+  spec.head_dim = spec.layer_input_dim = spec.embedding_dense = 4;
   spec.n_vocab = spec.max_positions = 16;
   spec.latent_dim = spec.latent_query_dim = spec.latent_key_dim = spec.latent_value_dim = 4;
   spec.mixer_heads = spec.mixer_head_dim = spec.mixer_state = spec.mixer_groups = 2;

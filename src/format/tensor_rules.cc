@@ -11,7 +11,10 @@ namespace qsf {
 namespace {
 
 SectionKind home_of(TensorKind kind) noexcept {
-  if (kind == TensorKind::kLayerEmbedding) return SectionKind::kEmbedding;
+  if (kind == TensorKind::kLayerEmbedding || kind == TensorKind::kDenseUp ||
+      kind == TensorKind::kDenseDown) {
+    return SectionKind::kEmbedding;
+  }
   const auto code = static_cast<std::uint32_t>(kind);
   if (code < 31 || code > 38) return SectionKind::kLayer;
   return code < 35 ? SectionKind::kEmbedding : SectionKind::kFinal;
@@ -132,6 +135,8 @@ TensorShape tensor_shape(const ModelSpec& s, std::uint32_t layer, TensorKind kin
     case TensorKind::kQNorm:
     case TensorKind::kKNorm: return {1, attention.head_dim};
     case TensorKind::kRouter: return {s.n_experts, s.hidden};
+    case TensorKind::kDenseUp: return {s.embedding_dense, s.hidden};
+    case TensorKind::kDenseDown: return {s.hidden, s.embedding_dense};
     case TensorKind::kLayerEmbedding: return {s.n_vocab, s.n_layers * s.layer_input_dim};
     case TensorKind::kLayerInput:
     case TensorKind::kLayerInputGate: return {s.layer_input_dim, s.hidden};

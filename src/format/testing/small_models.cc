@@ -460,4 +460,14 @@ ModelSpec shaped_spec() {
   return s;
 }
 
+ModelSpec embedding_spec() {
+  ModelSpec s = minimal_model().spec;
+  s.tied_head = true;
+  s.pooling = Pooling::kLast;
+  s.embedding_dense = 40;
+  s.embeds_only = true;
+  s.two_sided = true;
+  return s;
+}
+
 }  // namespace qsf::testing_support
