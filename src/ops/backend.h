@@ -231,6 +231,8 @@ struct AttendArgs {
   std::uint32_t window = 0;
   // A window is the row's chunk: from the last multiple of its length on. Without rope_reindex
   bool chunked = false;
+  // A window has as many positions to each side, its own included; neither chunked nor rope_reindex
+  bool two_sided = false;
   float soft_cap = 0.0F;  // scores become soft_cap * tanh(score / soft_cap); 0: off
   // [n_heads] of ALiBi: slope * (key's position - row's position) is added to a score; empty: none
   std::span<const float> slopes;

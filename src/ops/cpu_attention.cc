@@ -325,6 +325,7 @@ void CpuBackend::attend(const AttendArgs& args) {
   QSF_CHECK(args.sink_scores.empty() ||
             (args.sink_scores.size() == limits_.n_heads && !is_sparse()));
   QSF_CHECK(!rope_at_cache_position_ || args.q_sinks.id != Buffer::kNone);
+  QSF_CHECK(!args.two_sided || (!args.chunked && !rope_at_cache_position_ && !is_sparse()));
   Observation observed(*this, OperatorKind::kAttend, args.q, args.out, attend_kernel_name());
   observed.set_layer(args.layer);
   OperatorTimes& times = profile_[OperatorKind::kAttend];
@@ -385,6 +386,24 @@ SlotRange CpuBackend::in_window(const Row& row, std::int64_t position, SlotRange
   return {low, slots.last};
 }
 
+// Returns the part of `slots` whose positions are less than `window` beyond the row's.
+SlotRange CpuBackend::before_window_end(const Row& row, SlotRange slots,
+                                        std::uint32_t window) const noexcept {
+  std::uint32_t low = slots.first;
+  std::uint32_t high = slots.last;
+  while (low < high) {
+    const std::uint32_t middle = low + (high - low) / 2;
+    const std::int64_t distance =
+        std::int64_t{kv_->position(row.sequence, row.visible.path_slot(middle))} - row.position;
+    if (distance < window) {
+      low = middle + 1;
+    } else {
+      high = middle;
+    }
+  }
+  return {slots.first, low};
+}
+
 // Returns the slots of its path that a row attends to: those that the KV policy keeps, within the
 // model's own window. The first range is empty unless slots behind the sinks were evicted.
 VisibleRanges CpuBackend::visible_to(const AttendArgs& args, const Row& row) const noexcept {
@@ -398,6 +417,7 @@ VisibleRanges CpuBackend::visible_to(const AttendArgs& args, const Row& row) con
       limits_.rope_reindex ? cache_position_behind_sinks(limits_) : row.position;
   seen[0] = in_window(row, sink_position, seen[0], window);
   seen[1] = in_window(row, row.position, seen[1], window);
+  if (args.two_sided) seen[1] = before_window_end(row, seen[1], window);
   return seen;
 }
 

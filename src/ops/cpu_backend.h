@@ -257,6 +257,7 @@ class CpuBackend final : public Backend {
   AttendWork work_of(unsigned worker) const noexcept;
   SlotRange in_window(const Row& row, std::int64_t position, SlotRange slots,
                       std::uint32_t window) const noexcept;
+  SlotRange before_window_end(const Row& row, SlotRange slots, std::uint32_t window) const noexcept;
   VisibleRanges visible_to(const AttendArgs& args, const Row& row) const noexcept;
   const char* attend_kernel_name() const noexcept;
   void fill_angles(const Rotation& rotation, std::uint32_t position, float* cos,

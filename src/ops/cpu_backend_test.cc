@@ -66,6 +66,7 @@ struct ScoreRule {
   std::uint32_t chunk = 0;
   std::uint32_t side = 0;
   bool chunked = false;  // windows are
+  bool two_sided = false;
 };
 
 VisibleSet masked(const ScoreRule& rule, std::uint32_t slot, std::uint32_t end) {
@@ -110,6 +111,7 @@ std::vector<std::vector<float>> attend_all(const Sequence& sequence, unsigned n_
                     .scale = 0.5F,
                     .window = rule.window,
                     .chunked = rule.chunked,
+                    .two_sided = rule.two_sided,
                     .soft_cap = rule.soft_cap,
                     .slopes = rule.slopes});
     EXPECT_TRUE(backend.wait().ok());
@@ -127,7 +129,8 @@ std::vector<double> naive_attention(const Sequence& s, std::uint32_t row, const 
   std::vector<double> out(std::size_t{kHeads} * kHeadDim);
   const auto sees = [&](std::uint32_t j) {
     if (rule.chunk != 0 && j / rule.chunk != row / rule.chunk) return false;
-    if (rule.side != 0) return std::max(j, row) - std::min(j, row) <= rule.side;
+    const std::uint32_t distance = std::max(j, row) - std::min(j, row);
+    if (rule.side != 0) return distance <= rule.side && (!rule.two_sided || distance < rule.window);
     const bool kept = rule.kept == 0 || j < rule.sinks || row - j < rule.kept;
     if (rule.chunked) return kept && j / rule.window == row / rule.window;
     return kept && (rule.window == 0 || row - j < rule.window);
@@ -266,10 +269,18 @@ TEST_P(CpuAttentionTest, SeesSinksAndTheLastPositionsAlone) {
 TEST_P(CpuAttentionTest, MaskedRowsSeeTheirChunkOrBothSides) {
   const Sequence sequence(6);
   const ScoreRule rules[] = {
-      {.slopes = {}, .chunk = 40},  {.soft_cap = 1.5F, .slopes = kSlopes, .chunk = 128},
-      {.slopes = {}, .chunk = 700}, {.slopes = {}, .side = 1},
-      {.slopes = {}, .side = 70},   {.soft_cap = 1.5F, .slopes = {}, .side = 600},
+      {.slopes = {}, .chunk = 40},
+      {.soft_cap = 1.5F, .slopes = kSlopes, .chunk = 128},
+      {.slopes = {}, .chunk = 700},
+      {.slopes = {}, .side = 1},
+      {.slopes = {}, .side = 70},
+      {.soft_cap = 1.5F, .slopes = {}, .side = 600},
       {.slopes = {}, .side = 2000},
+      {.window = 1, .slopes = {}, .side = kContext, .two_sided = true},
+      {.window = 65, .slopes = {}, .side = kContext, .two_sided = true},
+      {.window = 600, .slopes = {}, .side = kContext, .two_sided = true},
+      {.window = 90, .slopes = {}, .side = 70, .two_sided = true},
+      {.window = kContext + 5, .slopes = {}, .side = kContext, .two_sided = true},
   };
   const bool bf16 = kernels::kernel_set(GetParam().isa).attend_prompt.isa == kernels::Isa::kAmx;
   const double bound = bf16 ? 6 * (2 * 8 + 2) * 0x1p-8 : 6 * 64 * 0x1p-24;
