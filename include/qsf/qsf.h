@@ -752,14 +752,15 @@ QSF_API qsf_code qsf_engine_score(QSFEngine* engine, const int* tokens, size_t n
 
 /* How the rows of a text become one. */
 typedef enum qsf_pooling {
-  QSF_POOLING_MEAN = 0, /* their mean */
-  QSF_POOLING_LAST = 1  /* the last one */
+  QSF_POOLING_MEAN = 0,  /* their mean */
+  QSF_POOLING_LAST = 1,  /* the last one */
+  QSF_POOLING_FIRST = 2, /* the first one */
+  QSF_POOLING_MODEL = 3  /* as the model's file says; their mean where it does not */
 } qsf_pooling;
 /* Computes an embedding: tokens as one window from an empty context, and their hidden states behind
  * the final norm pooled. `normalize` true: divided by its Euclidean length.
  * Shapes  tokens [n_tokens]; embedding [hidden_size]
- * Errors  QSF_OUT_OF_BUDGET: longer than the context; QSF_CORRUPT: values that are not finite;
- *         QSF_CANCELLED */
+ * Errors  QSF_OUT_OF_BUDGET: more than a context or a pass holds; QSF_CORRUPT; QSF_CANCELLED */
 QSF_API qsf_code qsf_engine_embed(QSFEngine* engine, const int* tokens, size_t n_tokens,
                                   qsf_pooling pooling, int normalize, float* embedding,
                                   qsf_error* error);

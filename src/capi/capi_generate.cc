@@ -326,6 +326,10 @@ qsf_code qsf_engine_score(QSFEngine* engine, const int* tokens, size_t n_tokens,
   });
 }
 
+static_assert(static_cast<int>(qsf::Pooling::kMean) == QSF_POOLING_MEAN);
+static_assert(static_cast<int>(qsf::Pooling::kLast) == QSF_POOLING_LAST);
+static_assert(static_cast<int>(qsf::Pooling::kFirst) == QSF_POOLING_FIRST);
+
 qsf_code qsf_engine_embed(QSFEngine* engine, const int* tokens, size_t n_tokens,
                           qsf_pooling pooling, int normalize, float* embedding, qsf_error* error) {
   return engine_call(engine, error, [&]() -> qsf::Status {
@@ -333,15 +337,16 @@ qsf_code qsf_engine_embed(QSFEngine* engine, const int* tokens, size_t n_tokens,
     int kind = 0;  // copied as bytes: C may pass any number
     static_assert(sizeof kind == sizeof pooling);
     std::memcpy(&kind, &pooling, sizeof kind);
-    if (kind != QSF_POOLING_MEAN && kind != QSF_POOLING_LAST) {
-      return qsf::invalid_argument("pooling: %d, expected QSF_POOLING_MEAN or QSF_POOLING_LAST",
-                                   kind);
+    if (kind < QSF_POOLING_MEAN || kind > QSF_POOLING_MODEL) {
+      return qsf::invalid_argument("pooling: %d, expected %d to %d, a qsf_pooling", kind,
+                                   QSF_POOLING_MEAN, QSF_POOLING_MODEL);
     }
+    std::optional<qsf::Pooling> own;
+    if (kind != QSF_POOLING_MODEL) own = static_cast<qsf::Pooling>(kind);
     std::vector<qsf::TokenId> ids;
     QSF_RETURN_IF_ERROR(read_tokens(*engine, tokens, n_tokens, ids));
-    return engine->engine->embed(
-        ids, kind == QSF_POOLING_MEAN ? qsf::Pooling::kMean : qsf::Pooling::kLast, normalize != 0,
-        {embedding, engine->engine->spec().hidden});
+    return engine->engine->embed(ids, own, normalize != 0,
+                                 {embedding, engine->engine->spec().hidden});
   });
 }
 

@@ -370,6 +370,12 @@ static void test_embed(QSFEngine* engine, int hidden_size) {
   CHECK(qsf_engine_embed(engine, tokens, 1, QSF_POOLING_MEAN, 0, mean, &error) == QSF_OK);
   CHECK(qsf_engine_embed(engine, tokens, 1, QSF_POOLING_LAST, 0, last, &error) == QSF_OK);
   CHECK(memcmp(mean, last, (size_t)hidden_size * sizeof *mean) == 0);
+  /* The first row sees its own token alone; this model's file names no pooling. */
+  CHECK(qsf_engine_embed(engine, tokens, 3, QSF_POOLING_FIRST, 0, last, &error) == QSF_OK);
+  CHECK(memcmp(mean, last, (size_t)hidden_size * sizeof *mean) == 0);
+  CHECK(qsf_engine_embed(engine, tokens, 3, QSF_POOLING_MEAN, 0, mean, &error) == QSF_OK);
+  CHECK(qsf_engine_embed(engine, tokens, 3, QSF_POOLING_MODEL, 0, last, &error) == QSF_OK);
+  CHECK(memcmp(mean, last, (size_t)hidden_size * sizeof *mean) == 0);
 
   CHECK(qsf_engine_embed(NULL, tokens, 3, QSF_POOLING_MEAN, 0, mean, &error) ==
         QSF_INVALID_ARGUMENT);
@@ -379,9 +385,9 @@ static void test_embed(QSFEngine* engine, int hidden_size) {
         QSF_INVALID_ARGUMENT);
   CHECK(qsf_engine_embed(engine, tokens, 0, QSF_POOLING_MEAN, 0, mean, &error) ==
         QSF_INVALID_ARGUMENT);
-  CHECK(qsf_engine_embed(engine, tokens, 3, (qsf_pooling)2, 0, mean, &error) ==
+  CHECK(qsf_engine_embed(engine, tokens, 3, (qsf_pooling)4, 0, mean, &error) ==
         QSF_INVALID_ARGUMENT);
-  CHECK(strstr(error.message, "pooling: 2") != NULL);
+  CHECK(strstr(error.message, "pooling: 4") != NULL);
 }
 
 static void test_model(const char* path) {

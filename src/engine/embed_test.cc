@@ -5,9 +5,12 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
+#include <optional>
 #include <span>
+#include <string>
 #include <vector>
 
+#include "engine/generation.h"
 #include "engine/testing/naive_model_test.h"
 
 namespace qsf {
@@ -32,7 +35,7 @@ class EmbedTest : public testing_support::NaiveModelTest {
     return rows;
   }
 
-  std::vector<float> embed(Engine& engine, Pooling pooling, bool normalize) {
+  std::vector<float> embed(Engine& engine, std::optional<Pooling> pooling, bool normalize) {
     std::vector<float> embedding(engine.spec().hidden, NAN);
     const Status status = engine.embed(tokens_, pooling, normalize, embedding);
     EXPECT_TRUE(status.ok()) << status.message();
@@ -69,15 +72,49 @@ TEST_F(EmbedTest, PoolsTheRowsBehindTheFinalNorm) {
     options.rows_per_pass = rows_per_pass;
     const auto engine = open(options);
     const std::vector<std::vector<float>> all = {
-        embed(*engine, Pooling::kMean, false), embed(*engine, Pooling::kLast, false),
-        embed(*engine, Pooling::kMean, true), embed(*engine, Pooling::kLast, true)};
+        embed(*engine, Pooling::kMean, false),  embed(*engine, Pooling::kLast, false),
+        embed(*engine, Pooling::kMean, true),   embed(*engine, Pooling::kLast, true),
+        embed(*engine, Pooling::kFirst, false), embed(*engine, std::nullopt, true)};
     expect_near(all[0], divided(sum, kTokens));
     expect_near(all[1], rows.back());
     expect_near(all[2], divided(sum, length(sum)));
     expect_near(all[3], divided(rows.back(), length(rows.back())));
+    expect_near(all[4], rows.front());
+    EXPECT_EQ(all[5], all[2]) << "the mean where the file names no pooling";
     if (first.empty()) first = all;
     EXPECT_EQ(all, first) << rows_per_pass << " rows a pass";
   }
+}
+
+TEST_F(EmbedTest, PoolsAsTheFileSays) {
+  for (const Pooling pooling : {Pooling::kMean, Pooling::kLast, Pooling::kFirst}) {
+    ModelSpec spec = testing_support::naive_llama(3, 64);
+    spec.pooling = pooling;
+    make_model(spec, kTokens);
+    const auto engine = open(exact_options(64));
+    EXPECT_EQ(embed(*engine, std::nullopt, true), embed(*engine, pooling, true));
+  }
+}
+
+TEST_F(EmbedTest, AModelThatEmbedsAloneSaysNoTokens) {
+  ModelSpec spec = testing_support::naive_llama(3, 64);
+  spec.tied_head = spec.embeds_only = true;
+  make_model(spec, kTokens);
+  const auto engine = open(exact_options(64));
+  embed(*engine, std::nullopt, true);
+  std::vector<float> hidden(kTokens * spec.hidden);
+  EXPECT_TRUE(engine->run_layers(tokens_, 0, 3, hidden).ok());
+  const auto expect_refused = [](const Status& status, const char* call) {
+    EXPECT_EQ(status.code(), StatusCode::kUnsupported) << call;
+    EXPECT_NE(std::string(status.message()).find("embeds texts alone"), std::string::npos)
+        << call << ": " << status.message();
+  };
+  std::vector<double> log_probs(kTokens - 1);
+  expect_refused(engine->score(tokens_, 1, log_probs), "score");
+  const auto session = engine->create_session().value();
+  expect_refused(session->prefill(tokens_, nullptr), "prefill");
+  expect_refused(Generation::create(*session, tokens_, {}).error(), "generate");
+  EXPECT_EQ(session->length(), 0U);
 }
 
 TEST_F(EmbedTest, ACancelledOneLeavesNothing) {

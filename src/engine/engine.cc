@@ -79,16 +79,24 @@ class RowPool {
 
   static void take(std::uint32_t, std::span<const float> values, void* user) {
     auto& self = *static_cast<RowPool*>(user);
+    if (self.n_rows_++ != 0 && self.pooling_ == Pooling::kFirst) return;
     const bool adds = self.pooling_ == Pooling::kMean;
     for (std::size_t i = 0; i < values.size(); ++i) {
       self.sum_[i] = (adds ? self.sum_[i] : 0.0) + static_cast<double>(values[i]);
     }
-    ++self.n_rows_;
+  }
+
+  // Returns the pooled row, which may be changed before finish().
+  std::span<double> pooled() noexcept {
+    if (pooling_ == Pooling::kMean) {
+      for (double& value : sum_) value /= static_cast<double>(n_rows_);
+    }
+    return sum_;
   }
 
   // Returns false when a value is not finite.
   bool finish(bool normalize, std::span<float> embedding) const {
-    double divisor = pooling_ == Pooling::kMean ? static_cast<double>(n_rows_) : 1.0;
+    double divisor = 1.0;
     if (normalize) {
       double squares = 0.0;
       for (const double value : sum_) squares += value * value;
@@ -307,13 +315,13 @@ Status Engine::run_layers(std::span<const TokenId> tokens, std::uint32_t first, 
   return ok_status();
 }
 
-Status Engine::embed(std::span<const TokenId> tokens, Pooling pooling, bool normalize,
-                     std::span<float> embedding) {
+Status Engine::embed(std::span<const TokenId> tokens, std::optional<Pooling> pooling,
+                     bool normalize, std::span<float> embedding) {
   QSF_CHECK(embedding.size() == spec().hidden);
   QSF_RETURN_IF_ERROR(check_window(tokens, *impl_));
   QSF_RETURN_IF_ERROR(impl_->check_pass_of(tokens.size()));
   QSF_ASSIGN_OR_RETURN(const std::unique_ptr<Session> session, create_session());
-  RowPool pool(spec().hidden, pooling);
+  RowPool pool(spec().hidden, pooling.value_or(spec().pooling.value_or(Pooling::kMean)));
   for (std::size_t row = 0; row < tokens.size();) {
     const std::size_t n = std::min<std::size_t>(impl_->rows_per_pass, tokens.size() - row);
     QSF_RETURN_IF_ERROR(impl_->run_to_norm(session->sequence_, tokens.subspan(row, n),
@@ -321,6 +329,7 @@ Status Engine::embed(std::span<const TokenId> tokens, Pooling pooling, bool norm
     row += n;
   }
   impl_->take_cancel();  // asked for after the last pass, as score() has it
+  QSF_RETURN_IF_ERROR(impl_->decoder->apply_dense(pool.pooled()));
   if (pool.finish(normalize, embedding)) return ok_status();
   return corrupt(
       "%s: the model's hidden states are not finite; its weights or its configuration "

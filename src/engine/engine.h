@@ -234,8 +234,6 @@ struct PrefixCacheStats {
   std::uint64_t n_folder_hit_tokens = 0;
 };
 
-enum class Pooling { kMean, kLast };
-
 class Engine {
  public:
   // Opens a .qsf file and loads it.
@@ -340,10 +338,11 @@ class Engine {
                     std::span<float> hidden);
 
   // Pools the rows of one window from an empty context, behind all layers and the final norm, into
-  // an embedding: their mean, or the last one. `normalize` divides it by its Euclidean length.
+  // an embedding; without a pooling as the model says, else their mean. `normalize` divides it by
+  // its Euclidean length.
   // Shapes  embedding [spec().hidden]
   // Fails   as score; kCorrupt for rows that are not finite
-  Status embed(std::span<const TokenId> tokens, Pooling pooling, bool normalize,
+  Status embed(std::span<const TokenId> tokens, std::optional<Pooling> pooling, bool normalize,
                std::span<float> embedding);
 
   struct Impl;  // engine_impl.h, for the files of engine/ and their tests

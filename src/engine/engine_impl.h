@@ -169,6 +169,8 @@ struct Engine::Impl {
 
   // Whether the rows of a prompt attend to later ones, so that all are rows of one pass.
   bool prompts_are_whole() const noexcept { return options.attention == AttentionKind::kSymmetric; }
+  // Fails  kUnsupported for a model without a head of its own
+  Status check_generates() const;
   // Fails  kOutOfBudget when a prompt has to be a pass and has more rows
   Status check_pass_of(std::size_t n_prompt_rows) const;
 

@@ -116,7 +116,10 @@ Status EngineOpener::read_directories(const std::string& path) {
   QSF_ASSIGN_OR_RETURN(QsfReader reader, QsfReader::open(std::move(file)));
   impl_->reader.emplace(std::move(reader));
   QSF_RETURN_IF_ERROR(check_tensors(*impl_->reader));
-  if (spec().has_state()) leave_out_prefix_cache();
+  if (spec().has_state()) {
+    leave_out_prefix_cache("layers of this model have a state that its pages do not hold");
+  }
+  if (spec().two_sided) QSF_RETURN_IF_ERROR(attend_to_both_sides().with_context(path));
   QSF_RETURN_IF_ERROR(check_options(impl_->options, spec()).with_context(path));
   if (const SectionInfo* section = impl_->reader->find_section("tokenizer")) {
     std::array<std::byte, kSectionHeaderBytes> header{};
@@ -335,12 +338,29 @@ Status EngineOpener::make_h2o_evictions() {
   return ok_status();
 }
 
-// Pages hold keys and values alone, so a text cannot begin with those of another.
-void EngineOpener::leave_out_prefix_cache() {
+// The model's own mask is that of a prompt that attends to all of itself.
+Status EngineOpener::attend_to_both_sides() {
+  EngineOptions& options = impl_->options;
+  const bool as_trained =
+      options.attention == AttentionKind::kStandard ||
+      (options.attention == AttentionKind::kSymmetric && options.prompt_mask.window == 0);
+  if (!as_trained || options.kv_policy.policy != KvPolicy::kFull) {
+    return unsupported(
+        "attention %s with kv policy %s: rows of this model attend to both sides, as it was "
+        "trained; use full and full",
+        attention_kind_name(options.attention).data(),
+        std::string(kv_policy_name(options.kv_policy.policy)).c_str());
+  }
+  options.attention = AttentionKind::kSymmetric;
+  leave_out_prefix_cache("texts of this model that begin alike share no rows");
+  return ok_status();
+}
+
+// Pages hold keys and values alone, of texts that begin alike.
+void EngineOpener::leave_out_prefix_cache(const char* reason) {
   EngineOptions& options = impl_->options;
   if (!options.prefix_cache) return;
-  options.log.warning(
-      "prefix cache: off, because layers of this model have a state that its pages do not hold");
+  options.log.warning(std::string("prefix cache: off, because ") + reason);
   options.prefix_cache = options.reuse_answers = false;
   options.prefix_folder.clear();
   options.prefix_folder_bytes = 0;

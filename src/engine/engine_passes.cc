@@ -59,6 +59,7 @@ class PartSinks final : public LogitsSink {
 
 Status Engine::Impl::append(SequenceId sequence, std::span<const TokenId> tokens, RowRole role,
                             std::size_t first_output, LogitsSink* sink, PromptProgress* progress) {
+  QSF_RETURN_IF_ERROR(check_generates());
   const std::uint32_t n_vocab = reader->spec().n_vocab;
   if (tokens.empty()) return invalid_argument("no tokens to compute");
   for (const TokenId token : tokens) {
@@ -188,8 +189,22 @@ std::uint32_t Engine::Impl::longest_kept(SequenceId sequence,
   return std::min(n_slots, in_sink_pages);
 }
 
+Status Engine::Impl::check_generates() const {
+  if (!reader->spec().embeds_only) return ok_status();
+  return unsupported(
+      "%s: this model embeds texts alone, without a head that says tokens: it cannot generate or "
+      "score; ask for embeddings",
+      reader->file().path().c_str());
+}
+
 Status Engine::Impl::check_pass_of(std::size_t n_prompt_rows) const {
   if (!prompts_are_whole() || n_prompt_rows <= rows_per_pass) return ok_status();
+  if (reader->spec().two_sided) {
+    return out_of_budget(
+        "%zu tokens: those of a text attend to each other in one pass of this model, and a pass "
+        "has at most %u rows; use a shorter text, or more memory and rows per pass",
+        n_prompt_rows, rows_per_pass);
+  }
   return out_of_budget(
       "attention symmetric: %zu prompt tokens attend to each other in one pass, but a pass has at "
       "most %u rows; use a shorter prompt, or more memory and rows per pass",

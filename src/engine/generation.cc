@@ -27,6 +27,7 @@ void GenerationDeleter::operator()(Generation* generation) const noexcept {
 Result<GenerationPtr> Generation::create(Session& session, std::span<const TokenId> prompt,
                                          const GenerateOptions& options) {
   const Engine::Impl& engine = session.engine_;
+  QSF_RETURN_IF_ERROR(engine.check_generates());
   if (!engine.tokenizer.has_value()) {
     return unsupported(
         "%s: the file has no tokenizer, so it cannot generate text; convert the model again from a "

@@ -17,6 +17,7 @@ namespace {
 struct Architecture {
   std::string_view name;
   bool pre_norms = true;           // of what attention and FFN take
+  bool first_norm = true;          // of what the first layer's attention takes
   bool norm_biases = true;         // of norms, where they are LayerNorm
   bool ffn_norm = false;           // of a parallel block's FFN, which else takes attention's norm
   bool head_norms = false;         // of every head of queries and keys
@@ -89,6 +90,7 @@ constexpr Architecture kArchitectures[] = {
     {.name = "starcoder2"},
     {.name = "internlm2"},
     {.name = "mpt", .norm_biases = false},
+    {.name = "modernbert", .first_norm = false, .norm_biases = false, .embedding_norm = true},
     {.name = "granitehybrid", .state = LayerMixer::kMamba2},
     {.name = "granitemoehybrid", .experts = true, .state = LayerMixer::kMamba2},
     {.name = "nemotron_h", .state = LayerMixer::kMamba2, .single_sublayers = true},
@@ -451,6 +453,10 @@ std::vector<TensorRule> embedding_rules(const ModelSpec& spec) {
   if (spec.positions == PositionEncoding::kLearned) {
     rules.push_back({TensorKind::kPositionEmbedding, spec.max_positions, spec.hidden, true});
   }
+  if (spec.embedding_dense != 0) {
+    rules.push_back({TensorKind::kDenseUp, spec.embedding_dense, spec.hidden, true});
+    rules.push_back({TensorKind::kDenseDown, spec.hidden, spec.embedding_dense, true});
+  }
   if (spec.layer_input_dim != 0) {
     const std::uint32_t n_cols = spec.n_layers * spec.layer_input_dim;
     rules.push_back({TensorKind::kLayerEmbedding, spec.n_vocab, n_cols, true});
@@ -485,7 +491,8 @@ std::vector<TensorRule> layer_rules(const ModelSpec& spec, std::uint32_t layer) 
     add_ffn(spec, spec.ffn_of(layer), rules);
   }
   if (architecture.sinks) rules.push_back({TensorKind::kAttnSinks, 1, spec.n_heads, true});
-  if (architecture.pre_norms && spec.mixer_of(layer) != LayerMixer::kNone) {
+  if (architecture.pre_norms && spec.mixer_of(layer) != LayerMixer::kNone &&
+      (architecture.first_norm || layer != 0)) {
     add_norm(spec, TensorKind::kAttnNorm, TensorKind::kAttnNormBias, rules);
   }
   const bool ffn_norm = !spec.parallel_block || architecture.ffn_norm;

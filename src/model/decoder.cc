@@ -254,6 +254,25 @@ Status Decoder::run_to_norm(const Pass& pass, const NormedRows& to) {
   return ok_status();
 }
 
+Status Decoder::apply_dense(std::span<double> pooled) {
+  if (spec_.embedding_dense == 0) return ok_status();
+  std::vector<double> between(spec_.embedding_dense);
+  QSF_RETURN_IF_ERROR(multiply_pooled(weights_.dense_up, pooled, between));
+  return multiply_pooled(weights_.dense_down, between, pooled);
+}
+
+Status Decoder::multiply_pooled(const MatrixRef& matrix, std::span<const double> in,
+                                std::span<double> out) {
+  std::vector<float> row(in.size());
+  for (std::size_t r = 0; r < out.size(); ++r) {
+    QSF_RETURN_IF_ERROR(
+        pager_.decode_row(matrix.section, matrix.tensor, static_cast<std::uint32_t>(r), row));
+    out[r] = 0.0;
+    for (std::size_t i = 0; i < in.size(); ++i) out[r] += in[i] * static_cast<double>(row[i]);
+  }
+  return ok_status();
+}
+
 // Ends a pass. After an error too, nothing of it may be under way: its rows, its tiles and its
 // pages belong to others from now on.
 Status Decoder::end(Status status) {
@@ -441,6 +460,7 @@ void Decoder::attend(const LayerWeights& w, std::uint32_t layer) {
                    .scale = scale,
                    .window = spec_.window_of(layer),
                    .chunked = spec_.chunked_windows,
+                   .two_sided = spec_.two_sided,
                    .soft_cap = spec_.attention_soft_cap,
                    .slopes = alibi_slopes_,
                    .bf16_biases = spec_.bf16_biases,

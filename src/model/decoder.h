@@ -116,6 +116,13 @@ class Decoder {
   // Fails     as run
   Status run_to_norm(const Pass& pass, const NormedRows& to);
 
+  // Multiplies what was pooled of a text's rows by the dense matrices, where the model has them. In
+  // f64: it is one row.
+  // Shapes    pooled [hidden size]
+  // Requires  no pass is running
+  // Fails     kCorrupt or kIo from the pager
+  Status apply_dense(std::span<double> pooled);
+
   // Runs layers [first, last) alone, and reads no other layer's tiles: from tokens where `first` is
   // 0, else from `hidden`, rows of the residual stream in front of layer `first`. The rows behind
   // layer last - 1 go to `hidden`. Shapes    hidden [rows of the pass, hidden size] Requires  first
@@ -124,6 +131,8 @@ class Decoder {
                   std::span<float> hidden);
 
  private:
+  Status multiply_pooled(const MatrixRef& matrix, std::span<const double> in,
+                         std::span<double> out);
   struct Product {
     const MatrixRef* matrix;
     std::span<const float> bias;

@@ -207,6 +207,8 @@ ModelWeights ModelWeights::bind(const QsfReader& reader, const WeightPager& page
   weights.token_embedding = embedding.matrix(TensorKind::kTokenEmbedding);
   weights.layer_embedding = embedding.matrix(TensorKind::kLayerEmbedding);
   weights.position_embedding = embedding.matrix(TensorKind::kPositionEmbedding);
+  weights.dense_up = embedding.matrix(TensorKind::kDenseUp);
+  weights.dense_down = embedding.matrix(TensorKind::kDenseDown);
   weights.embedding_norm = embedding.vector(TensorKind::kEmbeddingNorm);
   weights.embedding_norm_bias = embedding.vector(TensorKind::kEmbeddingNormBias);
 

@@ -75,8 +75,9 @@ Status check_tensors(const QsfReader& reader);
 
 struct ModelWeights {
   MatrixRef token_embedding;
-  MatrixRef layer_embedding;     // with inputs of each layer alone
-  MatrixRef position_embedding;  // with learned positions alone
+  MatrixRef layer_embedding;       // with inputs of each layer alone
+  MatrixRef dense_up, dense_down;  // of what is pooled, where the model has them
+  MatrixRef position_embedding;    // with learned positions alone
   std::span<const float> embedding_norm, embedding_norm_bias;
   std::vector<LayerWeights> layers;
   std::span<const float> final_norm, final_norm_bias;

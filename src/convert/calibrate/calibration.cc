@@ -147,6 +147,11 @@ CalibratedModel shape_of(const ModelSpec& spec) {
 }
 
 Status check_calibrated(const ModelSpec& spec) {
+  if (spec.embeds_only) {
+    return unsupported(
+        "calibration of a model that embeds texts alone is not supported; convert it without "
+        "calibration");
+  }
   if (spec.has_latent()) {
     return unsupported(
         "calibration of a model with latent attention is not supported; convert it without "

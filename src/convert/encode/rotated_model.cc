@@ -148,6 +148,11 @@ Status check_values(const ModelSource& source) {
 
 Status check_stream(const ModelSource& source) {
   const ModelSpec& spec = source.spec();
+  if (spec.pooling.has_value() || spec.embeds_only) {
+    return unsupported(
+        "the residual stream cannot be rotated: this model's rows become embeddings; rotate only "
+        "the values");
+  }
   if (spec.norm != NormType::kRmsNorm) {
     return unsupported(
         "the residual stream cannot be rotated: the model uses LayerNorm, which subtracts the mean "

@@ -65,6 +65,9 @@ std::optional<QuantPreset> find_quant_preset(std::string_view name) {
 QuantType preset_type(QuantPreset preset, TensorKind kind) noexcept {
   const bool coded = !preset.type() || !is_float_type(*preset.type());
   if (coded && kind == TensorKind::kPositionEmbedding) return QuantType::kF16;
+  // Of one row a text, which is the answer.
+  const bool dense = kind == TensorKind::kDenseUp || kind == TensorKind::kDenseDown;
+  if (coded && dense) return QuantType::kF16;
   // Few, and what they decide lasts for many rows.
   const bool lasting = kind == TensorKind::kDeltaRate || kind == TensorKind::kDeltaStep;
   if (coded && lasting) return QuantType::kF16;

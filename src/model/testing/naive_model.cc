@@ -233,9 +233,10 @@ void NaiveModel::rotate(Row& x, std::uint32_t layer, std::uint32_t position,
 NaiveModel::Row NaiveModel::attend(const Row& q, std::size_t own, const std::vector<Row>& keys,
                                    const std::vector<Row>& values, std::uint32_t layer,
                                    const std::vector<double>& slopes, const Sees& sees) const {
-  const std::size_t n = sees_later_ ? keys.size() : own + 1;
   const std::uint32_t window = spec_.window_at(layer, static_cast<std::uint32_t>(own));
   const std::size_t first = window != 0 && own + 1 > window ? own + 1 - window : 0;
+  std::size_t n = sees_later_ || spec_.two_sided ? keys.size() : own + 1;
+  if (spec_.two_sided && window != 0) n = std::min<std::size_t>(n, own + window);
   const AttentionShape shape = spec_.attention_of(layer);
   const double scale =
       spec_.attention_scale != 0.0F ? spec_.attention_scale : 1.0 / std::sqrt(shape.head_dim);
