@@ -37,6 +37,7 @@ PUBLISHED = {
     "Gemma2ForCausalLM": "Gemma 2 2B to 27B",
     "Gemma3ForCausalLM": "Gemma 3 270M, 1B",
     "Gemma3ForConditionalGeneration": "Gemma 3 4B to 27B, text alone",
+    "Gemma3TextModel": "EmbeddingGemma 300M",
     "Gemma4ForCausalLM": "Gemma 4, text part saved alone",
     "Gemma4ForConditionalGeneration": "Gemma 4 E2B to 31B, 26B-A4B, text alone",
     "GemmaForCausalLM": "Gemma 2B, 7B",
@@ -60,6 +61,8 @@ PUBLISHED = {
     "Mistral3ForConditionalGeneration": "Mistral Small 3.1 24B, text alone",
     "MistralForCausalLM": "Mistral 7B, Nemo 12B, Small 24B",
     "MixtralForCausalLM": "Mixtral 8x7B, 8x22B",
+    "ModernBertForMaskedLM": "ModernBERT 149M, 395M, without its head",
+    "ModernBertModel": "embedders of ModernBERT",
     "MptForCausalLM": "the same, as transformers saves it",
     "NemotronHForCausalLM": "Nemotron-H, Nemotron 3 Nano",
     "OPTForCausalLM": "OPT 125M to 66B, not 350M",
@@ -72,7 +75,8 @@ PUBLISHED = {
     "PhimoeForCausalLM": "Phi-3.5-MoE, as transformers saves it",
     "Qwen2ForCausalLM": "Qwen 1.5 to 2.5 0.5B to 110B",
     "Qwen2MoeForCausalLM": "Qwen 1.5 A2.7B, Qwen 2 57B-A14B",
-    "Qwen3ForCausalLM": "Qwen 3 0.6B to 32B",
+    "Qwen3ForCausalLM": "Qwen 3 0.6B to 32B, Qwen3-Embedding",
+    "Qwen3Model": "Qwen3-Embedding saved without a head",
     "Qwen3MoeForCausalLM": "Qwen 3 30B-A3B, 235B-A22B",
     "Qwen3NextForCausalLM": "Qwen3-Next 80B-A3B",
     "Qwen3_5ForCausalLM": "Qwen 3.5 0.8B to 27B, text part saved alone",
@@ -85,9 +89,13 @@ PUBLISHED = {
     "Starcoder2ForCausalLM": "StarCoder 2 3B to 15B",
 }
 
+# Classes whose GGUF name their architecture shares with others.
+OWN_GGUF = {"Gemma3TextModel": "gemma-embedding"}
+
 # Flags of a row of src/model/architecture.cc; a flag without words here is shown by its name.
 PARTS = {
     ("pre_norms", "false"): "no norms before parts",
+    ("first_norm", "false"): "no first norm",
     ("norm_biases", "false"): "norms without biases",
     ("ffn_norm", "true"): "two parallel norms",
     ("head_norms", "true"): "norms of heads",
@@ -175,16 +183,18 @@ def parts_of_architectures(root):
 def golden_models(root):
     """Returns {class: (model_type, names of golden models)}."""
     models = {}
-    for path in sorted(glob.glob(os.path.join(root, "testdata", "golden", "*", "config.json"))):
+    paths = [os.path.join(root, "testdata", folder, "*", "config.json")
+             for folder in ("golden", "embedding")]
+    for path in sorted(path for pattern in paths for path in glob.glob(pattern)):
         config = json.loads(read(path))
         _, names = models.setdefault(config["architectures"][0], (config["model_type"], []))
         names.append(os.path.basename(os.path.dirname(path)))
     return models
 
 
-def listed(root, *path):
-    """Returns the names of golden models that a test lists."""
-    return set(re.findall(r'"(\w+)"', read(root, *path)))
+def listed(root, *paths):
+    """Returns the names of golden models that tests list."""
+    return {name for path in paths for name in re.findall(r'"(\w+)"', read(root, *path))}
 
 
 def row(cells):
@@ -208,7 +218,10 @@ def families(root):
         architectures = architectures_of(function, bodies)
         if not architectures:
             raise Fault(f"{name}: {function} sets no architecture")
-        in_gguf = sorted({g for a in architectures for g in gguf.get(a, [])})
+        in_gguf = sorted({g for a in architectures for g in gguf.get(a, [])}
+                         - set(OWN_GGUF.values()))
+        if name in OWN_GGUF:
+            in_gguf = [OWN_GGUF[name]]
         rows.append([PUBLISHED[name], f"`{name}`", golden.get(name, ("", []))[0],
                      ", ".join(in_gguf)])
     return table(["published", "class", "`model_type`", "GGUF"], rows)
@@ -217,9 +230,11 @@ def families(root):
 def tests(root):
     """The table of what a class has beside norms, attention and FFN, and of its golden models."""
     bodies, golden, parts = functions(root), golden_models(root), parts_of_architectures(root)
-    lists = [listed(root, *path) for path in (
-        ("tests", "model", "golden_logits_test.cc"), ("tests", "model", "rotated_logits_test.cc"),
-        ("src", "import", "gguf", "gguf_model_test.cc"))]
+    lists = [listed(root, *paths) for paths in (
+        [("tests", "model", "golden_logits_test.cc"), ("src", "engine", "golden_embeddings_test.cc")],
+        [("tests", "model", "rotated_logits_test.cc")],
+        [("src", "import", "gguf", "gguf_model_test.cc"),
+         ("src", "import", "gguf", "gguf_embedding_test.cc")])]
     rows = []
     for name, function in sorted(classes(root).items(), key=lambda item: item[0].lower()):
         architectures = architectures_of(function, bodies)

@@ -32,6 +32,10 @@ FILES = {
     "tests/model/golden_logits_test.cc": '"one", "two"',
     "tests/model/rotated_logits_test.cc": '{"two", nullptr}',
     "src/import/gguf/gguf_model_test.cc": '"one"',
+    "src/engine/golden_embeddings_test.cc": '"embeds"',
+    "src/import/gguf/gguf_embedding_test.cc": '"embeds"',
+    "testdata/embedding/embeds/config.json":
+        json.dumps({"architectures": ["PairForCausalLM"], "model_type": "pair"}),
     "testdata/golden/one/config.json":
         json.dumps({"architectures": ["OptForCausalLM"], "model_type": "opt"}),
     "testdata/golden/two/config.json":
@@ -77,9 +81,9 @@ class ListModels(unittest.TestCase):
         self.assertEqual(self.run_main(), (0, ""))
         page = self.page()
         self.assertIn("| Opt 1B | `OptForCausalLM` | opt | x, y |\n", page)
-        self.assertIn("| Pair 2B | `PairForCausalLM` |  |  |\n", page)
+        self.assertIn("| Pair 2B | `PairForCausalLM` | pair |  |\n", page)
         self.assertIn("| `OptForCausalLM` |  | 2 | 1 | 1 |\n", page)
-        self.assertIn("| `PairForCausalLM` | norms of heads, some more |  |  |  |\n", page)
+        self.assertIn("| `PairForCausalLM` | norms of heads, some more | 1 |  | 1 |\n", page)
         self.assertNotIn("stale", page)
         self.assertEqual(self.run_main("--check"), (0, ""))
 

@@ -452,6 +452,7 @@ Result<TensorInfo> RandomModelWriter::tensor(std::uint32_t layer, const TensorPl
 bool RandomModelWriter::is_present(Presence presence, std::uint32_t layer) const noexcept {
   switch (presence) {
     case Presence::kAlways: return true;
+    case Presence::kBehindFirst: return layer != 0;
     case Presence::kOwnKeys: return spec_.owns_kv(layer);
     case Presence::kOwnValues:
       return spec_.owns_kv(layer) && !spec_.attention_of(layer).values_are_keys;

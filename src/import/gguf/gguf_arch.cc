@@ -164,6 +164,17 @@ Status refuse_other_keys(const GgufArchitecture& architecture, GgufFields& field
   return fields.status();
 }
 
+// llama.cpp's numbers; 0 is none. A file of rank, 4, gives scores, not embeddings.
+void read_pooling(GgufFields& fields, ModelSpec& spec) {
+  constexpr Pooling kPoolings[] = {Pooling::kMean, Pooling::kFirst, Pooling::kLast};
+  const char* key = "pooling_type";
+  const std::uint32_t type = fields.u32_or(key, 0, 0, UINT32_MAX);
+  if (type >= 1 && type <= 3) spec.pooling = kPoolings[type - 1];
+  if (type <= 3) return;
+  fields.fail(unsupported(
+      "GGUF: key \"%s\" is %u; expected 0 (none), 1 (mean), 2 (first) or 3 (last)", key, type));
+}
+
 using K = TensorKind;
 constexpr GgufKindName kKindNames[] = {
     {K::kTokenEmbedding, "token_embd.weight"},
@@ -171,6 +182,8 @@ constexpr GgufKindName kKindNames[] = {
     {K::kLayerEmbedding, "per_layer_token_embd.weight"},
     {K::kLayerInput, "per_layer_model_proj.weight"},
     {K::kLayerInputNorm, "per_layer_proj_norm.weight"},
+    {K::kDenseUp, "dense_2.weight"},
+    {K::kDenseDown, "dense_3.weight"},
     {K::kEmbeddingNorm, "token_embd_norm.weight"},
     {K::kEmbeddingNormBias, "token_embd_norm.bias"},
     {K::kFinalNorm, "output_norm.weight"},
@@ -268,6 +281,7 @@ Result<ModelSpec> gguf_model_spec(const GgufFile& file, const GgufArchitecture& 
     QSF_RETURN_IF_ERROR(read_gguf_rope(file, fields, spec));
   }
   if (architecture.finish != nullptr) QSF_RETURN_IF_ERROR(architecture.finish(file, fields, spec));
+  read_pooling(fields, spec);
   QSF_RETURN_IF_ERROR(refuse_other_keys(architecture, fields));
   return spec;
 }

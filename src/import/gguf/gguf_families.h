@@ -59,6 +59,10 @@ Status finish_gemma4(const GgufFile& file, GgufFields& fields, ModelSpec& spec);
 Status finish_gemma4moe(const GgufFile& file, GgufFields& fields, ModelSpec& spec);
 bool has_gemma4_experts(const GgufFile& file);
 
+// The keys of encoders.
+Status finish_gemma_embedding(const GgufFile& file, GgufFields& fields, ModelSpec& spec);
+Status finish_modernbert(const GgufFile& file, GgufFields& fields, ModelSpec& spec);
+
 // Returns the architecture that general.architecture names.
 // Fails  kCorrupt without the key; kUnsupported, naming it
 Result<const GgufArchitecture*> find_gguf_architecture(const GgufFile& file);

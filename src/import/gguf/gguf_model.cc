@@ -77,6 +77,8 @@ bool is_matrix(TensorKind kind) noexcept {
     case TensorKind::kLayerInput:
     case TensorKind::kLayerInputGate:
     case TensorKind::kLayerInputOut:
+    case TensorKind::kDenseUp:
+    case TensorKind::kDenseDown:
     case TensorKind::kPositionEmbedding:
     case TensorKind::kHead: return true;
     default: return false;
@@ -97,6 +99,11 @@ class GgufModelMapper {
   Status map() {
     model_.sections_.resize(spec().n_layers + 2U);
     QSF_RETURN_IF_ERROR(map_section(model_.sections_.front(), 0, table_.embedding));
+    if (spec().embedding_dense != 0) {
+      for (const TensorKind kind : {TensorKind::kDenseUp, TensorKind::kDenseDown}) {
+        QSF_RETURN_IF_ERROR(map_tensor(model_.sections_.front(), 0, {kind, ""}));
+      }
+    }
     for (std::uint32_t layer = 0; layer < spec().n_layers; ++layer) {
       QSF_RETURN_IF_ERROR(
           map_section(model_.sections_[1 + layer], layer, table_.places_of(spec(), layer)));
@@ -178,6 +185,7 @@ class GgufModelMapper {
     switch (place.presence) {
       case Presence::kAlways: return true;
       case Presence::kSequential: return !spec().parallel_block;
+      case Presence::kBehindFirst: return layer != 0;
       case Presence::kOwnKeys: return spec().owns_kv(layer);
       case Presence::kOwnValues:
         return spec().owns_kv(layer) && !spec().attention_of(layer).values_are_keys;

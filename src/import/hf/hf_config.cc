@@ -8,6 +8,7 @@
 
 #include "import/hf/config_fields.h"
 #include "import/hf/hf_chat_template.h"
+#include "import/hf/hf_embedding.h"
 #include "import/hf/hf_families.h"
 #include "import/json_document.h"
 
@@ -23,6 +24,7 @@ struct Family {
   Status (*parse)(ConfigFields&, HfConfig&);
   bool has_text_config = false;  // the keys of the language model are in an object of their own
   std::uint32_t n_vocab = 0;     // where files may leave it out
+  bool headless = false;         // the class has no output head
 };
 constexpr std::uint32_t kGemma3Vocab = 262208;
 constexpr std::uint32_t kGemma4Vocab = 262144;
@@ -43,6 +45,7 @@ constexpr Family kFamilies[] = {
     {"Gemma2ForCausalLM", parse_gemma2},
     {"Gemma3ForCausalLM", parse_gemma3, false, kGemma3Vocab},
     {"Gemma3ForConditionalGeneration", parse_gemma3, true, kGemma3Vocab},
+    {"Gemma3TextModel", parse_gemma3_encoder, false, kGemma3Vocab, true},
     {"Gemma4ForCausalLM", parse_gemma4, false, kGemma4Vocab},
     {"Gemma4ForConditionalGeneration", parse_gemma4, true, kGemma4Vocab},
     {"GemmaForCausalLM", parse_gemma},
@@ -65,6 +68,8 @@ constexpr Family kFamilies[] = {
     {"MistralForCausalLM", parse_mistral},
     {"MPTForCausalLM", parse_mpt},
     {"MixtralForCausalLM", parse_mixtral},
+    {"ModernBertForMaskedLM", parse_modernbert, false, 0, true},
+    {"ModernBertModel", parse_modernbert, false, 0, true},
     {"MptForCausalLM", parse_mpt},
     {"NemotronHForCausalLM", parse_nemotron_h},
     {"OPTForCausalLM", parse_opt},
@@ -78,6 +83,7 @@ constexpr Family kFamilies[] = {
     {"Qwen2ForCausalLM", parse_qwen2},
     {"Qwen2MoeForCausalLM", parse_qwen2moe},
     {"Qwen3ForCausalLM", parse_qwen3},
+    {"Qwen3Model", parse_qwen3, false, 0, true},
     {"Qwen3MoeForCausalLM", parse_qwen3moe},
     {"Qwen3NextForCausalLM", parse_qwen3next},
     {"Qwen3_5ForCausalLM", parse_qwen35},
@@ -173,6 +179,7 @@ Status parse_language_model(const Family& family, ConfigFields& fields, HfConfig
                             : fields.u32_or("vocab_size", family.n_vocab, 1, 1U << 24);
   config.n_mtp_layers = fields.u32_or("num_nextn_predict_layers", 0, 0, 64);
   QSF_RETURN_IF_ERROR(family.parse(fields, config));
+  if (family.headless) config.spec.embeds_only = config.spec.tied_head = true;
   note_dynamic_rope(fields, config);
   return fields.status();
 }
@@ -286,6 +293,7 @@ Result<HfConfig> read_hf_config(const std::string& folder, FileOps& ops) {
                        read_text(folder + "/chat_template.json", kMaxChatTemplateJsonBytes, ops));
   auto result = parse_hf_config({config, generation, tokenizer, chat, chat_json});
   if (!result) return std::move(result).error().with_context(folder);
+  QSF_RETURN_IF_ERROR(read_hf_embedding(folder, ops, *result));
   return result;
 }
 

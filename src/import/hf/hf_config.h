@@ -52,6 +52,8 @@ struct HfConfig {
   std::map<TensorKind, std::vector<RowFactors>> factors;
   // Of the table of tensors, where files name them otherwise than the architecture's others.
   std::string_view tensor_table;
+  // Folders of the matrices that what is pooled of a text is multiplied by, in turn: two or none.
+  std::vector<std::string> dense_folders;
   TernaryStorage ternary = TernaryStorage::kNone;
   // The model is the text part of a larger one, whose other tensors are left out.
   bool multimodal = false;

@@ -24,8 +24,10 @@ Status parse_shared(ConfigFields& fields, const DecoderDefaults& defaults, HfCon
   spec.embedding_scale = std::sqrt(static_cast<float>(spec.hidden));
   config.qkv_bias = fields.boolean("attention_bias", false);
   config.attn_out_bias = config.qkv_bias;
-  return refuse(fields, "use_bidirectional_attention", true);
+  return fields.status();
 }
+
+constexpr char kTwoSided[] = "use_bidirectional_attention";
 
 Status parse_gelu(ConfigFields& fields, const char* key, bool gelu_is_tanh, ModelSpec& spec) {
   const std::string name = fields.text(key, "gelu_pytorch_tanh");
@@ -42,6 +44,7 @@ Status parse_gelu(ConfigFields& fields, const char* key, bool gelu_is_tanh, Mode
 
 Status parse_gemma(ConfigFields& fields, HfConfig& config) {
   config.spec.architecture = "gemma";
+  QSF_RETURN_IF_ERROR(refuse(fields, kTwoSided, true));
   QSF_RETURN_IF_ERROR(
       parse_shared(fields, {.tied_head = true, .n_kv_heads = 16, .head_dim = 256}, config));
   // The first published files say "gelu" and mean the tanh form.
@@ -51,6 +54,7 @@ Status parse_gemma(ConfigFields& fields, HfConfig& config) {
 Status parse_gemma2(ConfigFields& fields, HfConfig& config) {
   ModelSpec& spec = config.spec;
   spec.architecture = "gemma2";
+  QSF_RETURN_IF_ERROR(refuse(fields, kTwoSided, true));
   QSF_RETURN_IF_ERROR(
       parse_shared(fields, {.tied_head = true, .n_kv_heads = 4, .head_dim = 256}, config));
   QSF_RETURN_IF_ERROR(parse_gelu(fields, "hidden_activation", false, spec));
@@ -65,8 +69,10 @@ Status parse_gemma2(ConfigFields& fields, HfConfig& config) {
   return ok_status();
 }
 
+namespace {
+
 // Published files leave out heads, context and vocabulary where they are the class's.
-Status parse_gemma3(ConfigFields& fields, HfConfig& config) {
+Status parse_gemma3_text(ConfigFields& fields, HfConfig& config) {
   constexpr float kLocalTheta = 10000.0F;
   ModelSpec& spec = config.spec;
   spec.architecture = "gemma3";
@@ -90,6 +96,23 @@ Status parse_gemma3(ConfigFields& fields, HfConfig& config) {
   QSF_ASSIGN_OR_RETURN(const std::vector<bool> local, local_layers(fields, spec.n_layers, every));
   if (!fields.is_null("sliding_window")) set_local_windows(local, window, spec);
   return parse_local_rope(fields, local, theta, spec);
+}
+
+}  // namespace
+
+Status parse_gemma3(ConfigFields& fields, HfConfig& config) {
+  QSF_RETURN_IF_ERROR(refuse(fields, kTwoSided, true));
+  return parse_gemma3_text(fields, config);
+}
+
+// Windows have half their length to each side; the row's own position is counted beside.
+Status parse_gemma3_encoder(ConfigFields& fields, HfConfig& config) {
+  ModelSpec& spec = config.spec;
+  spec.two_sided = fields.boolean(kTwoSided, false);
+  QSF_RETURN_IF_ERROR(parse_gemma3_text(fields, config));
+  if (!spec.two_sided) return ok_status();
+  for (std::uint32_t& window : spec.sliding_window) window = window == 0 ? 0 : window / 2 + 1;
+  return ok_status();
 }
 
 }  // namespace qsf

@@ -46,6 +46,11 @@ bool is_of_other_inputs(std::string_view name) noexcept {
                      [name](std::string_view part) { return name.starts_with(part); });
 }
 
+// A head that predicts masked tokens, in files of models that embed texts.
+bool is_of_left_head(std::string_view name) noexcept {
+  return name.starts_with("head.") || name.starts_with("decoder.");
+}
+
 // The prefix of a whole model's tensors that belong to its language model.
 constexpr std::string_view kTextPrefixes[] = {"language_model.model.", "model.language_model."};
 
@@ -145,6 +150,7 @@ class HfModelMapper {
       case Presence::kConvBias: return config.conv_bias;
       case Presence::kScanNorm: return config.scan_norm;
       case Presence::kSequential: return !spec().parallel_block;
+      case Presence::kBehindFirst: return layer != 0;
       case Presence::kOwnKeys: return spec().owns_kv(layer);
       case Presence::kOwnValues:
         return spec().owns_kv(layer) && !spec().attention_of(layer).values_are_keys;
@@ -433,6 +439,12 @@ class HfModelMapper {
   Status map_head_weight() {
     const std::string name = head_name();
     const ModelSpec& s = spec();
+    if (s.embeds_only) return ok_status();
+    // Files of models that embed texts may leave the head out, whatever config.json says.
+    if (s.pooling.has_value() && !s.tied_head && !is_there(name)) {
+      spec().embeds_only = spec().tied_head = true;
+      return ok_status();
+    }
     if (model_.config_.multimodal) spec().tied_head = !is_there(name);
     if (s.tied_head && !is_there(name)) return ok_status();
     auto head = take(name, {s.n_vocab, s.hidden});
@@ -510,6 +522,7 @@ class HfModelMapper {
   Status check_all_used() {
     std::size_t of_images = 0;
     std::size_t of_further_tokens = 0;
+    std::size_t of_head = 0;
     for (std::size_t i = 0; i < used_.size(); ++i) {
       const StoredTensor& tensor = model_.weights_->tensors()[i];
       if (used_[i] || is_ignored(tensor.name)) continue;
@@ -522,6 +535,10 @@ class HfModelMapper {
         continue;
       }
       if (is_of_shared_keys(tensor.name)) continue;
+      if (spec().embeds_only && is_of_left_head(tensor.name)) {
+        ++of_head;
+        continue;
+      }
       QSF_ASSIGN_OR_RETURN(const bool zero_bias, is_zero_bias(tensor));
       if (zero_bias) continue;
       return corrupt("tensor \"%s\" %s is unexpected: a %s of this configuration has none",
@@ -530,6 +547,7 @@ class HfModelMapper {
     }
     warn_of_skipped(of_images, "of images or sound: this version reads the text model alone");
     warn_of_skipped(of_further_tokens, "that predict further tokens");
+    warn_of_skipped(of_head, "of a head that predicts masked tokens");
     return ok_status();
   }
 
@@ -554,6 +572,7 @@ Result<std::unique_ptr<HfModel>> HfModel::open(const std::string& folder, FileOp
   }
   std::unique_ptr<HfModel> model(new HfModel(folder, std::move(config), std::move(weights)));
   QSF_RETURN_IF_ERROR(HfModelMapper(*model).map().with_context(folder));
+  QSF_RETURN_IF_ERROR(model->map_dense(ops));
   return model;
 }
 

@@ -53,7 +53,8 @@ class HfModel final : public ModelSource {
   // i is stored at first + i / run * step + i % run * stride, or in another order.
   struct Place {
     const StoredTensor* stored = nullptr;
-    std::uint64_t n_stored = 0;  // outputs of the stored tensor
+    const Checkpoint* from = nullptr;  // a file of its own, with [outputs, inputs]
+    std::uint64_t n_stored = 0;        // outputs of the stored tensor
     std::uint64_t first = 0;
     std::uint64_t run = 0;
     std::uint64_t step = 0;
@@ -89,6 +90,7 @@ class HfModel final : public ModelSource {
   std::uint64_t stored_row(const Place& place, std::uint64_t output) const noexcept;
   Status read_run(const Place& place, std::uint64_t stored_first, std::uint32_t n_inputs,
                   std::span<float> out) const;
+  Status map_dense(FileOps& ops);
   Status read_taps(const Place& place, std::span<float> out) const;
   Status make_decays(const Place& place, std::span<float> out) const;
   void multiply_rows(TensorKind kind, std::uint32_t first_row, std::uint32_t n_cols,
@@ -98,6 +100,7 @@ class HfModel final : public ModelSource {
   std::string folder_;
   HfConfig config_;
   std::unique_ptr<Checkpoint> weights_;
+  std::vector<std::unique_ptr<Checkpoint>> dense_;
   std::vector<Section> sections_;  // embedding, layers, final
 };
 

@@ -33,6 +33,9 @@ Status HfModel::read_rows(SectionKind kind, std::uint32_t layer, std::size_t ten
                           std::uint32_t first_row, std::span<float> out) const {
   const SourceTensor& shape = section(kind, layer).tensors[tensor];
   const Place& place = section(kind, layer).places[tensor];
+  if (place.from != nullptr) {
+    return place.from->read(*place.stored, std::uint64_t{first_row} * shape.cols, out);
+  }
   if (place.n_taps != 0) return read_taps(place, out);
   const bool vector = is_vector(shape.kind);
   const std::uint32_t n_inputs = vector ? 1 : shape.cols;

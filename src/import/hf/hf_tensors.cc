@@ -3,6 +3,7 @@
 #include "import/hf/hf_tensors.h"
 
 #include "base/check.h"
+#include "import/hf/hf_encoder_tensors.h"
 #include "import/hf/hf_gemma4_tensors.h"
 #include "import/hf/hf_hybrid_tensors.h"
 #include "import/hf/hf_qwen35_tensors.h"
@@ -699,6 +700,7 @@ constexpr TensorTable kTables[] = {
     {"gptneox", "gpt_neox.", "layers.", kGptNeoxEmbedding, kGptNeoxLayer, kGptNeoxFinal, false,
      "embed_out.weight"},
     {"starcoder2", "model.", "layers.", kEmbedTokens, kStarcoder2Layer, kStablelmFinal},
+    {"modernbert", "model.", "layers.", kModernBertEmbedding, kModernBertLayer, kModernBertFinal},
     {"mpt", "transformer.", "blocks.", kMptEmbedding, kMptLayer, kMptFinal},
     {.architecture = "falcon-h1",
      .base_prefix = "model.",

@@ -60,6 +60,7 @@ enum class Presence : std::uint8_t {
   kConvBias,
   kScanNorm,
   kSequential,        // not with ModelSpec::parallel_block
+  kBehindFirst,       // layers but the first
   kOwnKeys,           // not where layers share an earlier one's keys and values
   kOwnValues,         // the same, and not where keys are values
   kLayerInput,        // as ModelSpec::layer_input_dim says

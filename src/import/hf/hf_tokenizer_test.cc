@@ -227,6 +227,30 @@ TEST(HfFolderTest, OptPutsItsEndOfTextInFront) {
   EXPECT_EQ(data->stop_ids, std::vector<TokenId>{2});
 }
 
+// A tokenizer of texts to embed: the last row, which is the embedding, is that of the end of text.
+TEST(HfFolderTest, ATemplateEndsEveryText) {
+  HfTokenizerFiles files;
+  files.tokenizer_json =
+      R"({"added_tokens": [{"id": 2, "content": "<|endoftext|>", "special": true},
+                                              {"id": 3, "content": "<|im_end|>", "special": true}],
+    "pre_tokenizer": {"type": "ByteLevel", "add_prefix_space": false, "use_regex": false},
+    "post_processor": {"type": "Sequence", "processors": [{"type": "ByteLevel"},
+      {"type": "TemplateProcessing",
+       "single": [{"Sequence": {"id": "A", "type_id": 0}},
+                  {"SpecialToken": {"id": "<|endoftext|>", "type_id": 0}}],
+       "pair": [], "special_tokens": {"<|endoftext|>": {"id": "<|endoftext|>", "ids": [2],
+                                                        "tokens": ["<|endoftext|>"]}}}]},
+    "model": {"type": "BPE", "vocab": {"a": 0, "b": 1}, "merges": []}})";
+  files.tokenizer_config_json = R"({"eos_token": "<|im_end|>", "add_bos_token": false})";
+  auto data = tokenizer_from_hf(files);
+  ASSERT_TRUE(data) << data.error().message();
+  const auto opened = open_tokenizer(*data);
+  ASSERT_TRUE(opened->tokenizer.has_value()) << opened->error;
+  std::vector<TokenId> ids;
+  ASSERT_TRUE(opened->tokenizer->encode("ab", {.parse_special = false}, ids).ok());
+  EXPECT_EQ(ids, (std::vector<TokenId>{0, 1, 2}));
+}
+
 TEST(HfFolderTest, NamesWhatItDoesNotSupport) {
   const auto refusal = [](const std::string& json) {
     HfTokenizerFiles files;
