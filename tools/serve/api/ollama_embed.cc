@@ -60,7 +60,7 @@ class EmbedJob : public ComputeJob {
 
   bool compute_step(const LoadedModel& model) override {
     std::vector<float> embedding(static_cast<std::size_t>(model.info.hidden_size));
-    const auto error = settings_.access->embed(model, inputs_.tokens[n_done_], QSF_POOLING_MEAN,
+    const auto error = settings_.access->embed(model, inputs_.tokens[n_done_], QSF_POOLING_MODEL,
                                                /*normalize=*/!call_.is_old, embedding);
     if (error) {
       on_error(*error);

@@ -264,6 +264,17 @@ TEST(OpenAiEmbeddingsTest, WritesBase64) {
       HasSubstr(R"("embedding":"AACAPwAAwD8=")"));
 }
 
+// Without the field the model's own.
+TEST(OpenAiEmbeddingsTest, PoolsAsTheRequestSays) {
+  FakeServer server;
+  const std::pair<const char*, const char*> kCases[] = {{"mean", "0.75"}, {"first", "3"}};
+  for (const auto& [name, value] : kCases) {
+    const std::string body = R"({"input":"a","pooling":")" + std::string(name) + "\"}";
+    EXPECT_THAT(server.post("/v1/embeddings", body).body,
+                HasSubstr(R"("embedding":[2,)" + std::string(value) + "]"));
+  }
+}
+
 TEST(OpenAiEmbeddingsTest, RefusesWhatTheModelCannot) {
   const std::pair<const char*, const char*> kCases[] = {
       {R"({"input":"a","dimensions":3})", "dimensions"},

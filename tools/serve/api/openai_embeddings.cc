@@ -25,7 +25,7 @@ struct EmbeddingsCall {
   std::vector<RawPrompt> inputs;
   bool base64 = false;
   int dimensions = -1;  // -1: not named
-  qsf_pooling pooling = QSF_POOLING_MEAN;
+  qsf_pooling pooling = QSF_POOLING_MODEL;
 };
 
 EmbeddingsCall read_embeddings(const JsonValue& body, const ApiSettings& settings,
@@ -38,9 +38,9 @@ EmbeddingsCall read_embeddings(const JsonValue& body, const ApiSettings& setting
   std::size_t word = 0;
   fields.read_word("encoding_format", {"float", "base64"}, word);
   call.base64 = word == 1;
-  word = 0;
-  fields.read_word("pooling", {"mean", "last"}, word);
-  call.pooling = word == 0 ? QSF_POOLING_MEAN : QSF_POOLING_LAST;
+  word = QSF_POOLING_MODEL;
+  fields.read_word("pooling", {"mean", "last", "first"}, word);
+  call.pooling = static_cast<qsf_pooling>(word);
   fields.read("dimensions", call.dimensions, 1, 1 << 30);
   accept_without_effect(fields);
   fields.accept({"cache_salt"});

@@ -82,7 +82,8 @@ class FakeAccess : public ModelAccess {
                                 qsf_pooling pooling, bool /*normalize*/,
                                 std::vector<float>& embedding) const override {
     if (embeds_left-- == 0) return invalid_field("input", "values that are not finite");
-    embedding = {static_cast<float>(tokens.size()), pooling == QSF_POOLING_LAST ? 1.5F : 0.25F};
+    const float of_pooling[] = {0.75F, 1.5F, 3.0F, 0.25F};
+    embedding = {static_cast<float>(tokens.size()), of_pooling[pooling]};
     return std::nullopt;
   }
 
