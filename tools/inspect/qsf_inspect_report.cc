@@ -192,6 +192,11 @@ void add_model(std::string& text, const qsf::QsfReader& reader) {
   add_line(text, "positions         %u, %s%s", s.max_positions,
            std::string(qsf::position_encoding_name(s.positions)).c_str(), rope.c_str());
   add_line(text, "vocabulary        %u%s", s.n_vocab, s.tied_head ? ", head tied" : "");
+  if (s.pooling.has_value() || s.embeds_only) {
+    add_line(text, "embeddings        pooling %s%s",
+             std::string(qsf::pooling_name(s.pooling.value_or(qsf::Pooling::kMean))).c_str(),
+             s.embeds_only ? "; cannot generate" : "");
+  }
   add_line(text, "weights           %s%s%s", type_shares(reader).c_str(),
            s.calibrated ? "; calibrated" : "", s.natively_ternary ? "; natively ternary" : "");
   if (s.int8_rows) add_line(text, "activations       rounded to 8 bits by row, as trained");
@@ -322,6 +327,8 @@ Json model_json(const qsf::ModelSpec& s) {
     model["expert_ffn"] = s.expert_ffn;
     model["shared_expert_ffn"] = s.shared_ffn;
   }
+  if (s.pooling.has_value()) model["pooling"] = qsf::pooling_name(*s.pooling);
+  if (s.embeds_only) model["embeds_only"] = true;
   if (s.positions == qsf::PositionEncoding::kRope) model["rope_theta"] = s.rope.theta;
   model["bos"] = s.bos_id ? Json(*s.bos_id) : Json();
   model["eos"] = s.eos_ids;

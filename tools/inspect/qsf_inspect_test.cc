@@ -114,6 +114,24 @@ TEST_F(QsfInspectTest, ReportsWhichTypesAFileHolds) {
   EXPECT_EQ(report["weight_types"][1]["type"], "f16");
 }
 
+TEST_F(QsfInspectTest, ReportsHowTextsAreEmbedded) {
+  const auto converted = [this](const std::string& name) {
+    const std::string convert = QSF_BIN_DIR "/qsf-convert --quiet " QSF_SOURCE_DIR
+                                            "/testdata/embedding/" +
+                                name + " " + path_ + " 2>&1";
+    std::filesystem::remove(path_);
+    EXPECT_EQ(std::system(convert.c_str()), 0) << name;
+    return run(path_).output;
+  };
+  EXPECT_THAT(converted("qwen3_embedding"), HasSubstr("embeddings        pooling last\n"));
+  EXPECT_THAT(converted("embedding_gemma.gguf"),
+              HasSubstr("embeddings        pooling mean; cannot generate\n"));
+  const auto report = nlohmann::json::parse(run("--json " + path_).output, nullptr, false);
+  ASSERT_TRUE(report.is_object());
+  EXPECT_EQ(report["model"]["pooling"], "mean");
+  EXPECT_EQ(report["model"]["embeds_only"], true);
+}
+
 // What cannot be converted is still described, with the reason.
 TEST_F(QsfInspectTest, ReportsGgufFilesThatAreNoModelsOrDamaged) {
   std::filesystem::remove(path_);
