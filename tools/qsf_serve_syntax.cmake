@@ -1,13 +1,14 @@
 # SPDX-License-Identifier: MIT
 #
 # Tool calls and reasoning in the answers of models, for `qsf serve`.
-add_library(qsf_serve_syntax STATIC serve/syntax/answer_parser.cc serve/syntax/call_reader.cc
-            serve/syntax/channel_parser.cc serve/syntax/chat_syntax.cc serve/syntax/json_text.cc
-            serve/syntax/tool_grammar.cc)
+add_library(qsf_serve_syntax STATIC serve/syntax/answer_parser.cc serve/syntax/argument_reader.cc
+            serve/syntax/call_reader.cc serve/syntax/channel_parser.cc serve/syntax/chat_syntax.cc
+            serve/syntax/json_text.cc serve/syntax/tool_grammar.cc)
 target_link_libraries(qsf_serve_syntax PRIVATE qsf_flags qsf_json)
 qsf_compile_together(qsf_serve_syntax)
 qsf_optimise_lightly(qsf_serve_syntax)
-qsf_test(serve_syntax_test SOURCES serve/syntax/answer_parser_test.cc serve/syntax/chat_syntax_test.cc
+qsf_test(serve_syntax_test SOURCES serve/syntax/answer_parser_test.cc
+         serve/syntax/argument_reader_test.cc serve/syntax/chat_syntax_test.cc
          serve/syntax/json_text_test.cc serve/syntax/tool_grammar_test.cc
          DEPS serve_syntax LABELS unit)
 # Beside the grammars' own engine.

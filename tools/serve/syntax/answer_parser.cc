@@ -75,12 +75,14 @@ class MarkerParser {
         }
       }
     }
+    // Also before a call without a marker, which may begin as reasoning does.
+    if (found == MarkerFound::kPart) return 0;
     const MarkerFound call = call_starts(rest, at_end);
     if (call == MarkerFound::kYes) {
       begin_call(n_blanks);
       return 0;
     }
-    if (found == MarkerFound::kPart || call == MarkerFound::kPart) return 0;
+    if (call == MarkerFound::kPart) return 0;
     mode_ = Mode::kText;
     return 0;
   }
@@ -182,7 +184,8 @@ class MarkerParser {
   // Whether a call begins with this text, at a place where one without a marker may.
   MarkerFound call_starts(std::string_view text, bool at_end) const {
     if (tools_->empty()) return MarkerFound::kNo;
-    if (syntax_->form == CallForm::kBareJson && text.starts_with('{')) return MarkerFound::kYes;
+    const std::string_view bare = bare_begin(syntax_->form);
+    if (!bare.empty() && text.starts_with(bare)) return MarkerFound::kYes;
     return marker_at_start(text, call_markers_, at_end);
   }
 

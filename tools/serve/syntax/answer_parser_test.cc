@@ -267,6 +267,61 @@ const std::vector<Answer> kAnswers = {
      {"think So.", "call now {}"}},
     {"mistral-args", "[TOOL_CALLS]weather[ARGS]none", {"text [TOOL_CALLS]weather[ARGS]none"}},
     {"granite", "<|tool_call|>[{\"name\": \"now\", \"arguments\": {}}]", {"call now {}"}},
+    // LFM2
+    {"lfm2",
+     "Ok.<|tool_call_start|>[weather(city='Rome', days=3, hourly=True, places=[\"a\", 'b'])]"
+     "<|tool_call_end|>I look.",
+     {"text Ok.",
+      "call weather {\"city\": \"Rome\", \"days\": 3, \"hourly\": true, \"places\": [\"a\", "
+      "\"b\"]}",
+      "text I look."}},
+    {"lfm2",
+     "<think>So.</think><|tool_call_start|>[now(), weather(city=\"[now()]<|tool_call_end|>\")]",
+     {"think So.", "call now {}", "call weather {\"city\": \"[now()]<|tool_call_end|>\"}"}},
+    {"lfm2", "<|tool_call_start|>now()<|tool_call_end|>", {"call now {}"}},
+    {"lfm2", "<|tool_call_start|> [ now ( ) , ] <|tool_call_end|>", {"call now {}"}},
+    {"lfm2",
+     "<|tool_call_start|>[{\"name\": \"weather\", \"arguments\": {\"days\": 1}}]<|tool_call_end|>",
+     {"call weather {\"days\": 1}"}},
+    {"lfm2",
+     "<|tool_call_start|>[now(), other(a=1)]<|tool_call_end|>",
+     {"text <|tool_call_start|>[now(), other(a=1)]<|tool_call_end|>"}},
+    {"lfm2",
+     "<|tool_call_start|>[weather(city=Rome)]<|tool_call_end|>",
+     {"text <|tool_call_start|>[weather(city=Rome)]<|tool_call_end|>"}},
+    {"lfm2",
+     "<|tool_call_start|>[now() now()]<|tool_call_end|>",
+     {"text <|tool_call_start|>[now() now()]<|tool_call_end|>"}},
+    {"lfm2", "<|tool_call_start|>[weather(city='Ro", {"text <|tool_call_start|>[weather(city='Ro"}},
+    {"lfm2", "<|tool_call_start|>[now()", {"text <|tool_call_start|>[now()"}},
+    {"lfm2", "<|tool_call_start|>[]", {"text <|tool_call_start|>[]"}},
+    // OLMo 3
+    {"olmo3",
+     "Two calls.\n<function_calls>\nweather(city='Rome's', maybe=null, hourly=false)\nnow()\n"
+     "</function_calls>",
+     {"text Two calls.\n",
+      "call weather {\"city\": \"Rome's\", \"maybe\": null, \"hourly\": false}", "call now {}"}},
+    {"olmo3",
+     "<function_calls>now(), weather(any={\"a\": [1]})",
+     {"call now {}", "call weather {\"any\": {\"a\": [1]}}"}},
+    {"olmo3",
+     "<function_calls>\nnow()\nthat is all\n</function_calls>",
+     {"text <function_calls>\nnow()\nthat is all\n</function_calls>"}},
+    // Llama 4
+    {"llama4-python",
+     "[weather(city=\"Rome\", days=\"3\"), now()]",
+     {"call weather {\"city\": \"Rome\", \"days\": \"3\"}", "call now {}"}},
+    {"llama4-python", "<|python_start|>[now()]<|python_end|>", {"call now {}"}},
+    {"llama4-python", "[{\"name\": \"now\", \"parameters\": {}}]", {"call now {}"}},
+    {"llama4-python", "[now()] is a call", {"call now {}", "text is a call"}},
+    {"llama4-python", "See [now()].", {"text See [now()]."}},
+    {"llama4-python", "[now](http://x)", {"text [now](http://x)"}},
+    {"llama4-python", "[THINK]So.[/THINK][now()]", {"think So.", "call now {}"}},
+    {"llama4-python", "[1, 2]", {"text [1, 2]"}},
+    {"llama4", "{\"name\": \"now\", \"parameters\": {}}", {"call now {}"}},
+    {"llama4",
+     "<|python_start|>{\"name\": \"weather\", \"parameters\": {\"days\": 1}}<|python_end|>",
+     {"call weather {\"days\": 1}"}},
     // Kimi
     {"kimi",
      "Ok<|tool_calls_section_begin|><|tool_call_begin|>functions.weather:0<|tool_call_argument_"
@@ -408,7 +463,12 @@ TEST(AnswerParserTest, RandomAnswersInAllCuts) {
                                            "commentary",
                                            "assistant",
                                            "True",
-                                           "city"};
+                                           "city",
+                                           "now(",
+                                           "weather(city='",
+                                           "')",
+                                           ")",
+                                           "days=1"};
   std::mt19937 random(32);
   for (const ChatSyntax& row : chat_syntaxes()) {
     std::vector<std::string> pieces = common;
@@ -443,6 +503,7 @@ TEST(AnswerParserTest, LongNamesAreText) {
     const std::string name(n, 'n');
     expect_same_in_all_cuts({"glm", "<tool_call>" + name + "</tool_call>", {}}, random);
     expect_same_in_all_cuts({"mistral-args", "[TOOL_CALLS]" + name + "[ARGS]{}", {}}, random);
+    expect_same_in_all_cuts({"lfm2", "<|tool_call_start|>[" + name + "()]", {}}, random);
     expect_same_in_all_cuts(
         {"qwen-xml",
          "<tool_call><function=now><parameter=" + name + ">1</parameter></function>",
@@ -478,7 +539,8 @@ TEST(AnswerParserTest, HoldsBackNoMoreThanNeeded) {
 TEST(AnswerParserTest, LongArgumentsByteByByte) {
   const std::string code(200'000, 'x');
   for (const auto& [syntax, before, after] :
-       {std::array<std::string, 3>{
+       {std::array<std::string, 3>{"lfm2", "<|tool_call_start|>[weather(code='", "')]"},
+        std::array<std::string, 3>{
             "hermes", "<tool_call>{\"name\": \"weather\", \"arguments\": {\"code\": \"",
             "\"}}</tool_call>"},
         std::array<std::string, 3>{"qwen-xml", "<tool_call><function=weather><parameter=code>",

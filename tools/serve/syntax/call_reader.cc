@@ -42,6 +42,10 @@ std::string_view json_kind(std::string_view value) {
   }
 }
 
+bool writes_literals(CallForm form) {
+  return form == CallForm::kPython || form == CallForm::kBarePython;
+}
+
 // Whether a schema names a type; also "number" where it says "integer".
 bool names_type(std::string_view types, std::string_view type) {
   const auto is_type = [&](std::string_view value) {
@@ -107,6 +111,9 @@ CallReader::Step CallReader::advance(std::string_view text, bool at_end) {
     case Stage::kJson: return read_json(text);
     case Stage::kTag: return read_tag(text, at_end);
     case Stage::kValue: return read_value(text, at_end);
+    case Stage::kFunction: return read_function(text);
+    case Stage::kArguments: return read_arguments(text);
+    case Stage::kNextCall: return read_next_call(text, at_end);
     case Stage::kAfterArguments: {
       const Step step = read_marker(text, trim(syntax_->after_arguments), at_end);
       if (step == Step::kOn) stage_ = Stage::kClosing;
@@ -144,13 +151,81 @@ CallReader::Step CallReader::read_opening(std::string_view text, bool at_end) {
     stage_ = Stage::kName;
     return Step::kOn;
   }
-  const bool has_json_next = begun_ || syntax_->form == CallForm::kBareJson;
-  if (has_json_next && (rest.starts_with('{') || rest.starts_with('['))) {
+  const std::string_view bare = bare_begin(syntax_->form);
+  const bool has_call_next = begun_ || (!bare.empty() && rest.starts_with(bare));
+  if (has_call_next && writes_literals(syntax_->form)) {
+    at_ = at;
+    return read_list_opening(rest);
+  }
+  if (has_call_next && (rest.starts_with('{') || rest.starts_with('['))) {
     at_ = at;
     stage_ = Stage::kJson;
     return Step::kOn;
   }
   return part ? Step::kMore : Step::kText;
+}
+
+// Tells calls of Python, in a list or without one, from those in JSON.
+CallReader::Step CallReader::read_list_opening(std::string_view rest) {
+  const bool is_list = rest.starts_with('[');
+  const std::string_view first = is_list ? trim_left(rest.substr(1)) : rest;
+  if (first.empty()) return Step::kMore;
+  if (first.starts_with('{')) {
+    stage_ = Stage::kJson;
+    return Step::kOn;
+  }
+  in_list_ = is_list;
+  at_ += rest.size() - first.size();
+  stage_ = Stage::kFunction;
+  return Step::kOn;
+}
+
+CallReader::Step CallReader::read_function(std::string_view text) {
+  const std::string_view rest = text.substr(at_);
+  const std::size_t end = rest.find_first_of("(){}[]<>=,;:'\"");
+  if (end == std::string_view::npos && rest.size() <= kMaxNameBytes) return Step::kMore;
+  if (end == std::string_view::npos || end > kMaxNameBytes || rest[end] != '(') return Step::kText;
+  name_ = trim(rest.substr(0, end));
+  if (tool(name_) == nullptr) return Step::kText;
+  at_ += end;
+  argument_reader_.emplace('=', std::string_view());
+  stage_ = Stage::kArguments;
+  return Step::kOn;
+}
+
+CallReader::Step CallReader::read_arguments(std::string_view text) {
+  const ArgumentReader::Found found = argument_reader_->read(text.substr(at_));
+  if (found == ArgumentReader::Found::kMore) return Step::kMore;
+  at_ += argument_reader_->n_bytes();
+  if (found == ArgumentReader::Found::kBad) return Step::kText;
+  if (!add_call(name_, argument_reader_->take_json())) return Step::kText;
+  stage_ = Stage::kNextCall;
+  return Step::kOn;
+}
+
+// Behind a call of Python. All of what stands behind one marker are calls, or none is.
+CallReader::Step CallReader::read_next_call(std::string_view text, bool at_end) {
+  std::string_view rest = trim_left(text.substr(at_));
+  if (rest.empty() && (in_list_ || !at_end)) return Step::kMore;
+  const bool has_comma = rest.starts_with(',');
+  if (has_comma) {
+    rest = trim_left(rest.substr(1));
+    if (rest.empty()) return Step::kMore;
+  }
+  at_ = text.size() - rest.size();
+  if (in_list_ && rest.starts_with(']')) {
+    ++at_;
+    stage_ = Stage::kClosing;
+    return Step::kOn;
+  }
+  if (in_list_) {
+    stage_ = Stage::kFunction;
+    return has_comma ? Step::kOn : Step::kText;
+  }
+  const MarkerFound end = marker_at_start(rest, syntax_->end, at_end);
+  if (end == MarkerFound::kPart) return Step::kMore;
+  stage_ = end == MarkerFound::kYes || rest.empty() ? Stage::kClosing : Stage::kFunction;
+  return Step::kOn;
 }
 
 CallReader::Step CallReader::read_name(std::string_view text) {

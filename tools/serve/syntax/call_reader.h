@@ -9,11 +9,13 @@
 #define QSF_TOOLS_SERVE_SYNTAX_CALL_READER_H_
 
 #include <cstddef>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <utility>
 #include <vector>
 
+#include "tools/serve/syntax/argument_reader.h"
 #include "tools/serve/syntax/chat_syntax_table.h"
 #include "tools/serve/syntax/json_text.h"
 
@@ -42,6 +44,9 @@ class CallReader {
     kJson,
     kTag,
     kValue,
+    kFunction,
+    kArguments,
+    kNextCall,
     kAfterArguments,
     kClosing
   };
@@ -53,6 +58,10 @@ class CallReader {
   Step read_json(std::string_view text);
   Step read_tag(std::string_view text, bool at_end);
   Step read_value(std::string_view text, bool at_end);
+  Step read_list_opening(std::string_view text);
+  Step read_function(std::string_view text);
+  Step read_arguments(std::string_view text);
+  Step read_next_call(std::string_view text, bool at_end);
   Step read_marker(std::string_view text, std::string_view marker, bool at_end);
   // What an object, or an array of objects, calls.
   bool add_calls(std::string_view json);
@@ -65,9 +74,11 @@ class CallReader {
   Stage stage_ = Stage::kOpening;
   bool begun_ = false;  // the call's first marker was read
   bool done_ = false;
+  bool in_list_ = false;       // of calls of Python
   std::size_t at_ = 0;         // read so far
   std::size_t search_at_ = 0;  // from where the end of a value is sought
   JsonEndFinder json_;
+  std::optional<ArgumentReader> argument_reader_;
   std::string name_;
   std::string key_;
   std::string arguments_;  // of tags: members so far

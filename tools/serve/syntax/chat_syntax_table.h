@@ -16,13 +16,24 @@ namespace qsf_tools {
 
 // How one call is written between its first and its last marker.
 enum class CallForm : std::uint8_t {
-  kJson,      // {"name": NAME, "arguments": {...}}
-  kArray,     // a JSON array of such objects
-  kNamed,     // NAME separator {...}
-  kTagged,    // NAME, then each argument between tags of its own
-  kBareJson,  // as kJson, without markers, as the whole answer
-  kChannels,  // messages in channels; arguments are the message to a function
+  kJson,        // {"name": NAME, "arguments": {...}}
+  kArray,       // a JSON array of such objects
+  kNamed,       // NAME separator {...}
+  kTagged,      // NAME, then each argument between tags of its own
+  kBareJson,    // as kJson, without markers, as the whole answer
+  kChannels,    // messages in channels; arguments are the message to a function
+  kPython,      // NAME(KEY=VALUE, ...), or a list of these
+  kBarePython,  // a list of these, without markers, as the whole answer
 };
+
+// What calls without a marker begin with; empty: they have one.
+constexpr std::string_view bare_begin(CallForm form) noexcept {
+  switch (form) {
+    case CallForm::kBareJson: return "{";
+    case CallForm::kBarePython: return "[";
+    default: return {};
+  }
+}
 
 // A call is begin, body, end. Blanks may stand between these; where a marker of the table has
 // blanks around it, they are what the grammar writes.
@@ -54,7 +65,9 @@ struct ChatSyntax {
   std::string_view body_end = {};
   bool lines = false;  // a value stands on lines of its own, whose breaks are not part of it
 
-  // What the grammar writes between calls.
+  // What the grammar writes around the calls behind one marker, and between calls.
+  std::string_view list_begin = {};
+  std::string_view list_end = {};
   std::string_view between = {};
 };
 

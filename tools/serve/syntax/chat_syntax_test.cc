@@ -37,12 +37,19 @@ TEST(ChatSyntaxTest, PublishedTemplatesAreKnown) {
   EXPECT_EQ(name_of_file("hermes-2-pro-llama-3"), "hermes");
   EXPECT_EQ(name_of_file("smollm2-instruct"), "hermes");
   EXPECT_EQ(name_of_file("qwen3.5"), "qwen-xml");
+  EXPECT_EQ(name_of_file("qwen3-coder"), "qwen-xml");
+  EXPECT_EQ(name_of_file("glm-4.6"), "glm");
   EXPECT_EQ(name_of_file("glm-5.1"), "glm");
+  EXPECT_EQ(name_of_file("gpt-oss"), "gpt-oss");
   EXPECT_EQ(name_of_file("kimi-k2-thinking"), "kimi");
   EXPECT_EQ(name_of_file("deepseek-r1"), "deepseek-r1");
+  EXPECT_EQ(name_of_file("deepseek-v3.1"), "deepseek-v3.1");
   EXPECT_EQ(name_of_file("mistral-7b-instruct-v0.3"), "mistral");
   EXPECT_EQ(name_of_file("mistral-nemo-instruct"), "mistral");
+  EXPECT_EQ(name_of_file("mistral-small-3.2"), "mistral-args");
+  EXPECT_EQ(name_of_file("ministral-3-reasoning"), "mistral-args");
   EXPECT_EQ(name_of_file("granite-3.0-instruct"), "granite");
+  EXPECT_EQ(name_of_file("granite-3.3-instruct"), "granite");
   EXPECT_EQ(name_of_file("llama-3.1-instruct"), "llama3");
   EXPECT_EQ(name_of_file("llama-3.2-vision"), "llama3");
 }
@@ -61,6 +68,15 @@ TEST(ChatSyntaxTest, MarkersOfFurtherTemplates) {
                     "call\xE2\x96\x81"
                     "begin\xEF\xBD\x9C>'"),
             "deepseek-v3.1");
+}
+
+TEST(ChatSyntaxTest, TemplatesWithCallsOfPython) {
+  EXPECT_EQ(name_of("'<|im_start|>system' + 'List of tools: <|tool_list_start|>['"), "lfm2");
+  EXPECT_EQ(name_of("'<|im_start|>' 'List of tools: [' '<|tool_call_start|>['"), "lfm2");
+  EXPECT_EQ(name_of("'within <functions></functions>' '<function_calls>' '<|im_start|>'"), "olmo3");
+  EXPECT_EQ(name_of("'Use exact format: [func_name1(param1=value1)]' '<|header_start|>'"),
+            "llama4-python");
+  EXPECT_EQ(name_of("'<|header_start|>' '\"parameters\": '"), "llama4");
 }
 
 TEST(ChatSyntaxTest, UnknownTemplatesAreHermes) {

@@ -71,6 +71,12 @@ bool is_bare_text(std::string_view schema) {
   return is_string(type) || std::any_of(types.begin(), types.end(), is_string);
 }
 
+bool is_required(std::string_view name, std::string_view schema) {
+  const std::vector<std::string_view> required = json_elements(json_member(schema, "required"));
+  return std::any_of(required.begin(), required.end(),
+                     [&](std::string_view each) { return json_string(each) == name; });
+}
+
 class GrammarWriter {
  public:
   explicit GrammarWriter(const ChatSyntax& syntax) : syntax_(syntax) {}
@@ -103,10 +109,9 @@ class GrammarWriter {
     switch (syntax_.form) {
       case CallForm::kBareJson:
       case CallForm::kChannels: return "call";  // one an answer, as their templates have it
-      case CallForm::kArray: {
-        const std::string more = parallel ? " (\", \" call)*" : "";
-        return (has_marker ? begin + " " : "") + "\"[\" call" + more + " \"]\"";
-      }
+      case CallForm::kArray:
+      case CallForm::kPython: return (has_marker ? begin + " " : "") + list(parallel, syntax_.end);
+      case CallForm::kBarePython: return list(parallel, {});
       default: break;
     }
     const bool has_section = !syntax_.section_begin.empty();
@@ -124,6 +129,12 @@ class GrammarWriter {
     }
     if (has_section) text += " " + gbnf_literal(syntax_.section_end);
     return text;
+  }
+
+  std::string list(bool parallel, std::string_view end) const {
+    const std::string more = parallel ? " (" + gbnf_literal(syntax_.between) + " call)*" : "";
+    return gbnf_literal(syntax_.list_begin) + " call" + more + " " +
+           gbnf_literal(std::string(syntax_.list_end) + std::string(end));
   }
 
   // What follows the first marker of a call.
@@ -154,6 +165,9 @@ class GrammarWriter {
         return header + " \" \" \"<|constrain|>\"? \"json<|message|>\"" + arguments;
       }
       case CallForm::kTagged: return tagged_text(tool, index);
+      case CallForm::kPython:
+      case CallForm::kBarePython:
+        return gbnf_literal(tool.name + "(") + " " + arguments_text(tool, index) + " \")\"";
     }
     return {};
   }
@@ -163,9 +177,40 @@ class GrammarWriter {
            "\": ";
   }
 
+  // Arguments with commas between them, those that are required and some of the others, in the
+  // order of the schema.
+  std::string arguments_text(const ToolDefinition& tool, std::size_t index) {
+    const std::string_view schema = tool.parameters;
+    const std::vector<JsonMemberText> properties = json_members(json_member(schema, "properties"));
+    const std::string prefix = "tool-" + std::to_string(index) + "-";
+    std::string first;  // the choices of the first one
+    bool may_begin = true;
+    for (std::size_t i = 0; i < properties.size(); ++i) {
+      const std::string rule = prefix + std::to_string(i);
+      const std::string more = prefix + "more-" + std::to_string(i);
+      const bool has_more = i + 1 < properties.size();
+      const std::string next = has_more ? " " + prefix + "more-" + std::to_string(i + 1) : "";
+      const bool required = is_required(properties[i].name, schema);
+      add_rule(rule, argument_text(properties[i], schema));
+      const std::string behind_comma = "\", \" " + rule;
+      if (i > 0) add_rule(more, (required ? behind_comma : "(" + behind_comma + ")?") + next);
+      if (may_begin) first += (first.empty() ? "" : " | ") + rule + next;
+      may_begin = may_begin && !required;
+    }
+    if (first.empty()) return "\"\"";
+    return may_begin ? "(" + first + ")?" : "(" + first + ")";
+  }
+
+  std::string argument_text(const JsonMemberText& property, std::string_view schema) {
+    const std::string key = gbnf_literal(property.name + "=");
+    if (json_member(property.value, "type") == "\"boolean\"") {
+      return key + " (\"True\" | \"False\" | " + json_value_text(property.value, schema) + ")";
+    }
+    return key + " " + json_value_text(property.value, schema);
+  }
+
   std::string tagged_text(const ToolDefinition& tool, std::size_t index) {
     const std::string_view schema = tool.parameters;
-    const std::vector<std::string_view> required = json_elements(json_member(schema, "required"));
     const std::string line = syntax_.lines ? "\\n" : "";
     std::string text;
     if (syntax_.lines) {
@@ -178,10 +223,7 @@ class GrammarWriter {
     for (const JsonMemberText& property : json_members(json_member(schema, "properties"))) {
       const std::string rule = "tool-" + std::to_string(index) + "-" + std::to_string(i++);
       add_rule(rule, tagged_parameter(property, schema));
-      const bool is_required =
-          std::any_of(required.begin(), required.end(),
-                      [&](std::string_view each) { return json_string(each) == property.name; });
-      text += " " + rule + (is_required ? "" : "?");
+      text += " " + rule + (is_required(property.name, schema) ? "" : "?");
     }
     if (syntax_.lines) {
       return text + " " +
@@ -213,6 +255,10 @@ class GrammarWriter {
       needs_text_ = true;
       return "text";
     }
+    return json_value_text(property, schema);
+  }
+
+  static std::string json_value_text(std::string_view property, std::string_view schema) {
     // References of a part point to the definitions of the whole.
     std::string whole = "%json {";
     for (const std::string_view name : {"$defs", "definitions"}) {
@@ -243,7 +289,7 @@ std::optional<ToolGrammar> tool_grammar(const ChatSyntax& syntax, const ToolUse&
   if (use.choice == ToolChoice::kNone || tools.empty()) return std::nullopt;
   GrammarWriter writer(syntax);
   if (use.choice == ToolChoice::kAuto) {
-    if (syntax.form == CallForm::kBareJson) return std::nullopt;
+    if (!bare_begin(syntax.form).empty()) return std::nullopt;
     const std::string_view marker =
         syntax.section_begin.empty() ? syntax.begin : syntax.section_begin;
     return ToolGrammar{.grammar = writer.write(tools, "", /*has_marker=*/false, use.parallel),

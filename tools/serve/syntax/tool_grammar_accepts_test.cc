@@ -163,6 +163,10 @@ TEST(ToolGrammarAcceptsTest, WhatModelsWriteIsAllowed) {
       {"llama3", "{\"name\": \"weather\", \"parameters\": {\"city\": \"Rome\"}}"},
       {"mistral", "[TOOL_CALLS][{\"name\": \"weather\", \"arguments\": {\"city\": \"Rome\"}}]"},
       {"mistral-args", "[TOOL_CALLS]weather[ARGS]{\"city\": \"Rome\", \"days\": 2}"},
+      {"lfm2", "<|tool_call_start|>[weather(city=\"Rome\", days=2), now()]<|tool_call_end|>"},
+      {"olmo3", "<function_calls>\nweather(city=\"Rome\", area=[true])\nnow()\n</function_calls>"},
+      {"llama4-python", "[weather(city=\"Rome\")]"},
+      {"llama4", "{\"name\": \"weather\", \"parameters\": {\"city\": \"Rome\"}}"},
       {"gpt-oss",
        "<|channel|>commentary to=functions.weather <|constrain|>json<|message|>"
        "{\"city\": \"Rome\"}"},

@@ -104,6 +104,32 @@ TEST(ToolGrammarTest, TaggedArguments) {
             std::string::npos);
 }
 
+// Commas stand between the arguments that are there.
+TEST(ToolGrammarTest, ArgumentsOfPython) {
+  ToolUse use = one_tool(ToolChoice::kRequired, /*parallel=*/true);
+  use.tools[0].parameters =
+      R"({"properties": {"a": {"type": "number"}, "b": {"type": "boolean"}, "c": {}, "d": {}},
+          "required": ["c"]})";
+  EXPECT_EQ(tool_grammar(row_of("lfm2"), use, "")->grammar,
+            R"gbnf(tool-0-0 ::= "a=" %json {"type": "number"}
+tool-0-1 ::= "b=" ("True" | "False" | %json {"type": "boolean"})
+tool-0-more-1 ::= (", " tool-0-1)? tool-0-more-2
+tool-0-2 ::= "c=" %json {}
+tool-0-more-2 ::= ", " tool-0-2 tool-0-more-3
+tool-0-3 ::= "d=" %json {}
+tool-0-more-3 ::= (", " tool-0-3)?
+tool-0 ::= "weather(" (tool-0-0 tool-0-more-1 | tool-0-1 tool-0-more-2 | tool-0-2 tool-0-more-3) ")"
+call ::= tool-0
+root ::= "<|tool_call_start|>" "[" call (", " call)* "]<|tool_call_end|>"
+)gbnf");
+  use.tools[0].parameters = R"({"properties": {"a": {}}})";
+  EXPECT_NE(tool_grammar(row_of("olmo3"), use, "")
+                ->grammar.find(R"gbnf(tool-0 ::= "weather(" (tool-0-0)? ")")gbnf"),
+            std::string::npos);
+  EXPECT_EQ(grammar_of("llama4-python", ToolChoice::kAuto, /*parallel=*/true), "nothing");
+  EXPECT_EQ(grammar_of("llama4", ToolChoice::kAuto, /*parallel=*/true), "nothing");
+}
+
 TEST(ToolGrammarTest, PartsOfSchemasKeepTheirDefinitions) {
   ToolUse use = one_tool(ToolChoice::kRequired, false);
   use.tools[0].parameters =

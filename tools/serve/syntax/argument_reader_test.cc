@@ -1,0 +1,168 @@
+// SPDX-License-Identifier: MIT
+//
+// Arguments of Python and of Gemma, whole and byte by byte.
+
+#include "tools/serve/syntax/argument_reader.h"
+
+#include <gtest/gtest.h>
+
+#include <random>
+#include <string>
+#include <vector>
+
+#include "tools/serve/syntax/json_text.h"
+
+namespace qsf_tools {
+namespace {
+
+// The JSON and what stands behind the arguments; or what could not be read.
+std::string outcome_of(ArgumentReader reader, const std::string& text, bool byte_by_byte) {
+  ArgumentReader::Found found = ArgumentReader::Found::kMore;
+  for (std::size_t n = byte_by_byte ? 1 : text.size();
+       n <= text.size() && found == ArgumentReader::Found::kMore; ++n) {
+    found = reader.read(std::string_view(text).substr(0, n));
+  }
+  const std::string rest = text.substr(reader.n_bytes());
+  switch (found) {
+    case ArgumentReader::Found::kMore: return "more";
+    case ArgumentReader::Found::kBad: return "bad " + rest;
+    case ArgumentReader::Found::kEnd: break;
+  }
+  const std::string json = reader.take_json();
+  EXPECT_TRUE(is_json(json)) << json;
+  return json + rest;
+}
+
+std::string read_with(const ArgumentReader& reader, const std::string& text) {
+  const std::string whole = outcome_of(reader, text, false);
+  EXPECT_EQ(outcome_of(reader, text, true), whole) << text;
+  return whole;
+}
+
+std::string python(const std::string& text) {
+  return read_with(ArgumentReader('=', {}), text);
+}
+
+std::string gemma(const std::string& text) {
+  return read_with(ArgumentReader(':', "<|\"|>"), text);
+}
+
+TEST(ArgumentReaderTest, LiteralsOfPython) {
+  EXPECT_EQ(python("()"), "{}");
+  EXPECT_EQ(python("( )]"), "{}]");
+  EXPECT_EQ(python("(a=1)"), R"({"a": 1})");
+  EXPECT_EQ(python("( a = -1.5e3 , b=+2, c=.5, d=-.25, e=3., f=1.e2, )"),
+            R"({"a": -1.5e3, "b": 2, "c": 0.5, "d": -0.25, "e": 3.0, "f": 1.0e2})");
+  EXPECT_EQ(python("(a=True, b=False, c=None, d=true, e=false, f=null)"),
+            R"({"a": true, "b": false, "c": null, "d": true, "e": false, "f": null})");
+  EXPECT_EQ(python("(a=[], b=[1, 'x', [2],], c={}, d={'k': [None], \"l\": {'m': 1},})"),
+            R"({"a": [], "b": [1, "x", [2]], "c": {}, "d": {"k": [null], "l": {"m": 1}}})");
+  EXPECT_EQ(python("(a={1: 'one', 2: 'two'})"), R"({"a": {"1": "one", "2": "two"}})");
+}
+
+TEST(ArgumentReaderTest, TextsAndTheirEscapes) {
+  EXPECT_EQ(python(R"((a='x', b="y"))"), R"({"a": "x", "b": "y"})");
+  EXPECT_EQ(python(R"((a='', b=""))"), R"({"a": "", "b": ""})");
+  EXPECT_EQ(python(R"((a='say "hi"', b="it's"))"), R"({"a": "say \"hi\"", "b": "it's"})");
+  EXPECT_EQ(python(R"((a='it\'s', b="\"", c='\\'))"), R"({"a": "it's", "b": "\"", "c": "\\"})");
+  EXPECT_EQ(python(R"((a='1\n2\t3\r\x41\u00e9\U0001F600\101\0'))"),
+            "{\"a\": \"1\\n2\\t3\\rA\xC3\xA9\xF0\x9F\x98\x80"
+            "A\\u0000\"}");
+  // As JSON writes them, and what Python does not know.
+  EXPECT_EQ(python(R"((a="\/\ud83d\ude00\ud83d", b='\d\u12'))"),
+            "{\"a\": \"/\xF0\x9F\x98\x80\xEF\xBF\xBD\", \"b\": \"\\\\d\\\\u12\"}");
+  EXPECT_EQ(python("(a='one\\\ntwo\nthree')"), R"({"a": "onetwo\nthree"})");
+  EXPECT_EQ(python("(a='''it's \"so\"''', b=\"\"\"\"\"\")"), R"({"a": "it's \"so\"", "b": ""})");
+  EXPECT_EQ(python("(a='\xFF')"), "{\"a\": \"\xEF\xBF\xBD\"}");
+}
+
+// Templates write texts between quotes as they are.
+TEST(ArgumentReaderTest, QuotesWithinTexts) {
+  EXPECT_EQ(python("(a='it's', b=1)"), R"({"a": "it's", "b": 1})");
+  EXPECT_EQ(python("(a='(it's [so]} ' , b='x')"), R"({"a": "(it's [so]} ", "b": "x"})");
+  EXPECT_EQ(python("(a=['it's', 'x'], b={'it's': 'y's'})"),
+            R"({"a": ["it's", "x"], "b": {"it's": "y's"}})");
+  EXPECT_EQ(python("(a='it\\'s' )"), R"({"a": "it's"})");
+}
+
+TEST(ArgumentReaderTest, WhatIsNoLiteralIsRefused) {
+  EXPECT_EQ(python("(1)"), "bad 1)");
+  EXPECT_EQ(python("('x')"), "more");
+  EXPECT_EQ(python("(a=)"), "bad )");
+  EXPECT_EQ(python("(=1)"), "bad =1)");
+  EXPECT_EQ(python("(,)"), "bad ,)");
+  EXPECT_EQ(python("(a:1)"), "bad a:1)");
+  EXPECT_EQ(python("(a=1 b=2)"), "bad b=2)");
+  EXPECT_EQ(python("(a=1,, b=2)"), "bad , b=2)");
+  EXPECT_EQ(python("(a=1]"), "bad ]");
+  EXPECT_EQ(python("(a=[1, 2)"), "bad )");
+  EXPECT_EQ(python("(a=[,])"), "bad ,])");
+  EXPECT_EQ(python("(a=(1, 2))"), "bad (1, 2))");
+  EXPECT_EQ(python("(a={1, 2})"), "bad 1, 2})");
+  EXPECT_EQ(python("(a={'k'})"), "more");
+  EXPECT_EQ(python("(a=f(1))"), "bad f(1))");
+  EXPECT_EQ(python("(a=today)"), "bad today)");
+  EXPECT_EQ(python("(a=007)"), "bad 007)");
+  EXPECT_EQ(python("(a=.)"), "bad .)");
+  EXPECT_EQ(python("(a=--1)"), "bad --1)");
+  EXPECT_EQ(python("(a=1_000)"), "bad 1_000)");
+  EXPECT_EQ(python("(a=nan)"), "bad nan)");
+  EXPECT_EQ(python("(**{'a': 1})"), "bad **{'a': 1})");
+  EXPECT_EQ(python("(a=f'x')"), "bad f'x')");
+  EXPECT_EQ(python("(a='x' 'y')"), R"({"a": "x' 'y"})");
+}
+
+TEST(ArgumentReaderTest, BoundsOfNamesWordsAndBrackets) {
+  for (const std::size_t n : {63U, 64U, 65U, 255U, 256U, 257U, 1000U}) {
+    const std::string name(n, 'n');
+    const std::string named = python("(" + name + "=1)");
+    EXPECT_EQ(named.starts_with("bad"), n > 256) << n;
+    const std::string digits = python("(a=" + std::string(n, '1') + ")");
+    EXPECT_EQ(digits.starts_with("bad"), n > 64) << n;
+    const std::string deep = python("(a=" + std::string(n, '[') + std::string(n, ']') + ")");
+    EXPECT_EQ(deep.starts_with("bad"), n > 63) << n;
+  }
+}
+
+TEST(ArgumentReaderTest, ArgumentsOfGemma) {
+  EXPECT_EQ(gemma("{}"), "{}");
+  EXPECT_EQ(gemma(R"({city:<|"|>Rome's "new" \n<|"|>,days:3})"),
+            R"({"city": "Rome's \"new\" \\n", "days": 3})");
+  EXPECT_EQ(gemma(R"({a:[<|"|>x<|"|>,true],b:{c:{d:-1.5},e:<|"|><|"|>}}.)"),
+            R"({"a": ["x", true], "b": {"c": {"d": -1.5}, "e": ""}}.)");
+  EXPECT_EQ(gemma(R"({a:{<|"|>k<|"|>:1}, "b": ["x", null]})"),
+            R"({"a": {"k": 1}, "b": ["x", null]})");
+  EXPECT_EQ(gemma(R"({a:<|"|>} , <|"|>})"), R"({"a": "} , "})");
+  EXPECT_EQ(gemma(R"({a:Rome})"), "bad Rome}");
+  EXPECT_EQ(gemma(R"({a=1})"), "bad a=1}");
+  EXPECT_EQ(gemma(R"({a:<|x})"), "bad <|x}");
+  EXPECT_EQ(gemma(R"({a:<|"|>x)"), "more");
+}
+
+TEST(ArgumentReaderTest, LongTextsByteByByte) {
+  for (const std::string quote : {"'", "\""}) {
+    std::string code;
+    while (code.size() < 200'000) code += "f(x) 'y' \"z\"  \\\\ [1]\n";
+    const std::string read = python("(a=" + quote + code + quote + ")");
+    EXPECT_TRUE(read.starts_with("{\"a\": \"f(x)")) << read.substr(0, 40);
+    EXPECT_GT(read.size(), code.size());
+  }
+}
+
+// Whatever the pieces, the outcome is the same in every cut, and what is read is JSON.
+TEST(ArgumentReaderTest, RandomArguments) {
+  const std::vector<std::string> pieces = {"a", "=",  ":",  ",",  " ", "'", "\"",   "\\",
+                                           "[", "]",  "{",  "}",  ")", "1", "-2.5", "True",
+                                           "x", "\n", "a=", "''", "u", "4", "\\u",  "<|\"|>"};
+  std::mt19937 random(40);
+  for (int round = 0; round < 4000; ++round) {
+    std::string text;
+    for (std::size_t n = 1 + random() % 16; n > 0; --n) text += pieces[random() % pieces.size()];
+    python("(a=" + text + ")");
+    gemma("{a:" + text + "}");
+    if (HasFailure()) return;
+  }
+}
+
+}  // namespace
+}  // namespace qsf_tools
