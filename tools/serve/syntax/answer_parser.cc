@@ -21,7 +21,10 @@ class MarkerParser {
                bool starts_in_reasoning)
       : syntax_(&syntax), tools_(&tools) {
     if (!tools.empty()) call_markers_ = call_markers(syntax);
-    end_markers_ = call_markers_;
+    end_markers_ = text_stops_ = call_markers_;
+    for (const std::string_view marker : {syntax.text_begin, syntax.text_end}) {
+      if (!marker.empty()) text_stops_.push_back(marker);
+    }
     if (starts_in_reasoning) begin_reasoning({});
   }
 
@@ -82,15 +85,20 @@ class MarkerParser {
       begin_call(n_blanks);
       return 0;
     }
-    if (call == MarkerFound::kPart) return 0;
+    const MarkerFound shown = marker_at_start(rest, syntax_->text_begin, at_end);
+    if (std::max(call, shown) == MarkerFound::kPart) return 0;
     mode_ = Mode::kText;
-    return 0;
+    return shown == MarkerFound::kYes ? n_blanks : 0;
   }
 
   std::size_t take_text(std::string_view text, bool at_end, PartList& parts) {
-    const MarkerPlace place = find_marker(text, call_markers_, at_end);
+    const MarkerPlace place = find_marker(text, text_stops_, at_end);
     parts.add(AnswerPart::Kind::kText, text.substr(0, place.at));
-    if (!place.marker.empty()) begin_call(0);
+    if (place.marker.empty()) return place.at;
+    if (place.marker == syntax_->text_begin || place.marker == syntax_->text_end) {
+      return place.at + place.marker.size();
+    }
+    begin_call(0);
     return place.at;
   }
 
@@ -213,6 +221,7 @@ class MarkerParser {
   const ChatSyntax* syntax_;
   const std::vector<ToolDefinition>* tools_;
   std::vector<std::string_view> call_markers_;
+  std::vector<std::string_view> text_stops_;   // calls, and what is around the text
   std::vector<std::string_view> end_markers_;  // of reasoning: its end, and calls
   Mode mode_ = Mode::kStart;
   bool in_reasoning_ = false;

@@ -322,6 +322,66 @@ const std::vector<Answer> kAnswers = {
     {"llama4",
      "<|python_start|>{\"name\": \"weather\", \"parameters\": {\"days\": 1}}<|python_end|>",
      {"call weather {\"days\": 1}"}},
+    // Gemma 4
+    {"gemma4",
+     "<|channel>thought\nHm.\n<channel|>Ok.<|tool_call>call:weather{city:<|\"|>Rome's}<tool_call|>"
+     "<|\"|>,days:3,hourly:true,any:{a:[1,<|\"|>b<|\"|>]}}<tool_call|><|tool_call>call:now{}"
+     "<tool_call|>",
+     {"think Hm.", "text Ok.",
+      "call weather {\"city\": \"Rome's}<tool_call|>\", \"days\": 3, \"hourly\": true, "
+      "\"any\": {\"a\": [1, \"b\"]}}",
+      "call now {}"}},
+    {"gemma4", "<|channel>thought\n<channel|>Two.", {"text Two."}},
+    {"gemma4", "<|tool_call>now{}", {"call now {}"}},
+    {"gemma4",
+     "<|tool_call>call:other{a:1}<tool_call|>",
+     {"text <|tool_call>call:other{a:1}<tool_call|>"}},
+    {"gemma4",
+     "<|tool_call>call:weather{city:Rome}<tool_call|>",
+     {"text <|tool_call>call:weather{city:Rome}<tool_call|>"}},
+    {"gemma4",
+     "<|tool_call>call:weather{city:<|\"|>Ro",
+     {"text <|tool_call>call:weather{city:<|\"|>Ro"}},
+    {"function-gemma",
+     "<start_function_call>call:weather{city:<escape>Rome<escape>}<end_function_call>",
+     {"call weather {\"city\": \"Rome\"}"}},
+    // Command R7B
+    {"command-r7b",
+     "<|START_THINKING|>I look.<|END_THINKING|><|START_ACTION|>[\n    {\"tool_call_id\": \"0\", "
+     "\"tool_name\": \"weather\", \"parameters\": {\"city\": \"Rome\"}},\n    {\"tool_call_id\": "
+     "\"1\", \"tool_name\": \"now\", \"parameters\": {}}\n]<|END_ACTION|>",
+     {"think I look.", "call weather {\"city\": \"Rome\"}", "call now {}"}},
+    {"command-r7b",
+     " <|START_RESPONSE|>It is <co>warm</co: 0:[1]>.<|END_RESPONSE|>",
+     {"text It is <co>warm</co: 0:[1]>."}},
+    {"command-r7b",
+     "Well. <|START_RESPONSE|>Warm.<|END_RESPONSE|>",
+     {"text Well. Warm."},
+     false,
+     ToolChoice::kNone},
+    {"command-r7b",
+     "Hm.<|END_THINKING|>\n<|START_RESPONSE|>Two <|START_RESP",
+     {"think Hm.", "text Two <|START_RESP"},
+     true},
+    {"command-r7b",
+     "<|START_ACTION|>[{\"tool_name\": \"directly_answer\", \"parameters\": {}}]<|END_ACTION|>",
+     {"text <|START_ACTION|>[{\"tool_name\": \"directly_answer\", \"parameters\": {}}]"
+      "<|END_ACTION|>"}},
+    {"hermes", "<|START_RESPONSE|>a", {"text <|START_RESPONSE|>a"}},
+    // Phi-4-mini
+    {"phi4-mini",
+     "<|tool_call|>[{\"name\": \"now\", \"arguments\": {}}]<|/tool_call|>",
+     {"call now {}"}},
+    {"phi4-mini",
+     "<|tool_call|>{\"name\": \"now\", \"arguments\": {}}<|/tool_call|>.",
+     {"call now {}", "text ."}},
+    // Nemotron
+    {"nemotron",
+     "So.\n</think>\n\n<TOOLCALL>[{\"name\": \"weather\", \"arguments\": {\"days\": 1}}, "
+     "{\"name\": \"now\", \"arguments\": {}}]</TOOLCALL>",
+     {"think So.", "call weather {\"days\": 1}", "call now {}"},
+     true},
+    {"nemotron", "<TOOLCALL>[{\"name\": \"now\"", {"text <TOOLCALL>[{\"name\": \"now\""}},
     // Kimi
     {"kimi",
      "Ok<|tool_calls_section_begin|><|tool_call_begin|>functions.weather:0<|tool_call_argument_"
@@ -438,6 +498,10 @@ TEST(AnswerParserTest, RandomAnswersInAllCuts) {
                                            "</think>",
                                            "[THINK]",
                                            "[/THINK]",
+                                           "<|channel>thought",
+                                           "<channel|>",
+                                           "<|START_THINKING|>",
+                                           "<|END_THINKING|>",
                                            "{",
                                            "}",
                                            "[",
@@ -475,7 +539,7 @@ TEST(AnswerParserTest, RandomAnswersInAllCuts) {
     for (const std::string_view marker :
          {row.section_begin, row.section_end, row.begin, row.end, row.before_name, row.separator,
           row.after_arguments, row.name_begin, row.name_end, row.key_begin, row.key_end,
-          row.value_begin, row.value_end, row.body_end}) {
+          row.value_begin, row.value_end, row.body_end, row.quote, row.text_begin, row.text_end}) {
       for (int weight = 0; weight < 3 && !marker.empty(); ++weight) pieces.emplace_back(marker);
     }
     if (row.form == CallForm::kChannels) {

@@ -43,7 +43,7 @@ std::string_view json_kind(std::string_view value) {
 }
 
 bool writes_literals(CallForm form) {
-  return form == CallForm::kPython || form == CallForm::kBarePython;
+  return form == CallForm::kPython || form == CallForm::kBarePython || form == CallForm::kBraced;
 }
 
 // Whether a schema names a type; also "number" where it says "integer".
@@ -181,14 +181,18 @@ CallReader::Step CallReader::read_list_opening(std::string_view rest) {
 }
 
 CallReader::Step CallReader::read_function(std::string_view text) {
-  const std::string_view rest = text.substr(at_);
+  const bool is_braced = syntax_->form == CallForm::kBraced;
+  std::string_view rest = text.substr(at_);
+  const MarkerFound before = marker_at_start(rest, syntax_->before_name, /*at_end=*/false);
+  if (before == MarkerFound::kPart) return Step::kMore;
+  if (before == MarkerFound::kYes) rest.remove_prefix(syntax_->before_name.size());
   const std::size_t end = rest.find_first_of("(){}[]<>=,;:'\"");
   if (end == std::string_view::npos && rest.size() <= kMaxNameBytes) return Step::kMore;
-  if (end == std::string_view::npos || end > kMaxNameBytes || rest[end] != '(') return Step::kText;
+  if (end == std::string_view::npos || end > kMaxNameBytes) return Step::kText;
   name_ = trim(rest.substr(0, end));
-  if (tool(name_) == nullptr) return Step::kText;
-  at_ += end;
-  argument_reader_.emplace('=', std::string_view());
+  if (rest[end] != (is_braced ? '{' : '(') || tool(name_) == nullptr) return Step::kText;
+  at_ = text.size() - rest.size() + end;
+  argument_reader_.emplace(is_braced ? ':' : '=', syntax_->quote);
   stage_ = Stage::kArguments;
   return Step::kOn;
 }
@@ -203,7 +207,7 @@ CallReader::Step CallReader::read_arguments(std::string_view text) {
   return Step::kOn;
 }
 
-// Behind a call of Python. All of what stands behind one marker are calls, or none is.
+// Behind a call with literals. All of what stands behind one marker are calls, or none is.
 CallReader::Step CallReader::read_next_call(std::string_view text, bool at_end) {
   std::string_view rest = trim_left(text.substr(at_));
   if (rest.empty() && (in_list_ || !at_end)) return Step::kMore;
@@ -387,7 +391,8 @@ bool CallReader::add_calls(std::string_view json) {
 bool CallReader::add_call(std::string_view object) {
   const std::string_view function = json_member(object, "function");
   if (function.starts_with('{')) object = function;
-  const std::optional<std::string> name = json_string(json_member(object, "name"));
+  std::optional<std::string> name = json_string(json_member(object, syntax_->name_key));
+  if (!name) name = json_string(json_member(object, "name"));
   if (!name) return false;
   std::string_view arguments = json_member(object, syntax_->arguments_key);
   for (const std::string_view key : {"arguments", "parameters"}) {

@@ -3,7 +3,8 @@
 // Reads one call of an answer, or a JSON array of calls, while its text arrives.
 //
 // It takes more than the templates write: blanks between markers, a last marker that is missing,
-// JSON where a syntax has tags, and arguments as an object within a string. Models differ there.
+// JSON where a syntax has tags or literals, and arguments as an object within a string. Models
+// differ there.
 
 #ifndef QSF_TOOLS_SERVE_SYNTAX_CALL_READER_H_
 #define QSF_TOOLS_SERVE_SYNTAX_CALL_READER_H_

@@ -72,6 +72,36 @@ constexpr ChatSyntax kSyntaxes[] = {
      .begin = "<" QSF_BAR "tool" QSF_BLANK "call" QSF_BLANK "begin" QSF_BAR ">",
      .end = "<" QSF_BAR "tool" QSF_BLANK "call" QSF_BLANK "end" QSF_BAR ">",
      .separator = "<" QSF_BAR "tool" QSF_BLANK "sep" QSF_BAR ">"},
+    // Gemma 4
+    {.name = "gemma4",
+     .evidence = {"<|tool_call>", "<|turn>"},
+     .form = CallForm::kBraced,
+     .begin = "<|tool_call>",
+     .end = "<tool_call|>",
+     .before_name = "call:",
+     .quote = "<|\"|>"},
+    // Gemma 3 270M, tuned for calls
+    {.name = "function-gemma",
+     .evidence = {"<start_function_call>", "<escape>"},
+     .form = CallForm::kBraced,
+     .begin = "<start_function_call>",
+     .end = "<end_function_call>",
+     .before_name = "call:",
+     .quote = "<escape>"},
+    // Command R7B, Command A
+    {.name = "command-r7b",
+     .evidence = {"<|START_ACTION|>", "<|START_RESPONSE|>"},
+     .form = CallForm::kArray,
+     .begin = "<|START_ACTION|>",
+     .end = "<|END_ACTION|>",
+     .id_key = "tool_call_id",
+     .name_key = "tool_name",
+     .arguments_key = "parameters",
+     .text_begin = "<|START_RESPONSE|>",
+     .text_end = "<|END_RESPONSE|>",
+     .list_begin = "[\n    ",
+     .list_end = "\n]",
+     .between = ",\n    "},
     // Mistral Small 3.2, Devstral, Magistral, Ministral 3
     {.name = "mistral-args",
      .evidence = {"[TOOL_CALLS]", "[ARGS]"},
@@ -83,6 +113,24 @@ constexpr ChatSyntax kSyntaxes[] = {
      .evidence = {"[TOOL_CALLS]"},
      .form = CallForm::kArray,
      .begin = "[TOOL_CALLS]",
+     .list_begin = "[",
+     .list_end = "]",
+     .between = ", "},
+    // Phi-4-mini; templates without the marker of calls describe no tools
+    {.name = "phi4-mini",
+     .evidence = {"<|/tool|>", "<|tool_call|>"},
+     .form = CallForm::kArray,
+     .begin = "<|tool_call|>",
+     .end = "<|/tool_call|>",
+     .list_begin = "[",
+     .list_end = "]",
+     .between = ", "},
+    // Nemotron-H, Nemotron Nano 2
+    {.name = "nemotron",
+     .evidence = {"<TOOLCALL>"},
+     .form = CallForm::kArray,
+     .begin = "<TOOLCALL>",
+     .end = "</TOOLCALL>",
      .list_begin = "[",
      .list_end = "]",
      .between = ", "},
@@ -144,7 +192,11 @@ constexpr ChatSyntax kSyntaxes[] = {
 #undef QSF_BAR
 #undef QSF_BLANK
 
-constexpr ReasoningMarkers kReasoningMarkers[] = {{"<think>", "</think>"}, {"[THINK]", "[/THINK]"}};
+constexpr ReasoningMarkers kReasoningMarkers[] = {
+    {"<think>", "</think>"},
+    {"[THINK]", "[/THINK]"},
+    {"<|channel>thought", "<channel|>"},          // Gemma 4
+    {"<|START_THINKING|>", "<|END_THINKING|>"}};  // Command R7B
 
 constexpr std::string_view kAnalysis = "<|channel|>analysis<|message|>";
 constexpr std::string_view kFinal = "<|channel|>final<|message|>";
@@ -188,6 +240,9 @@ bool ends_in_reasoning(const ChatSyntax& syntax, std::string_view prompt) {
 
 std::string_view answer_trigger(const ChatSyntax& syntax, std::string_view prompt) {
   if (syntax.form == CallForm::kChannels) return prompt.ends_with(kFinal) ? "" : kFinal;
+  if (!syntax.text_begin.empty()) {
+    return prompt.ends_with(syntax.text_begin) ? std::string_view() : syntax.text_begin;
+  }
   const ReasoningMarkers* markers = markers_opened_by(prompt);
   return markers == nullptr ? std::string_view() : markers->end;
 }

@@ -53,7 +53,7 @@ std::string_view chat_syntax_name(const ChatSyntax& syntax) noexcept;
 // Whether the text of a prompt ends with the marker that opens reasoning.
 bool ends_in_reasoning(const ChatSyntax& syntax, std::string_view prompt);
 // Returns the text behind which the visible answer begins, where a constraint of it starts; empty:
-// it begins at once. That of gpt-oss always has one.
+// it begins at once. That of gpt-oss and of Command R7B always has one.
 std::string_view answer_trigger(const ChatSyntax& syntax, std::string_view prompt);
 
 // The grammar (GBNF) of the calls in an answer. Schemas stand in it as elements `%json {...}`.

@@ -24,6 +24,7 @@ enum class CallForm : std::uint8_t {
   kChannels,    // messages in channels; arguments are the message to a function
   kPython,      // NAME(KEY=VALUE, ...), or a list of these
   kBarePython,  // a list of these, without markers, as the whole answer
+  kBraced,      // NAME{KEY:VALUE,...}, texts between markers
 };
 
 // What calls without a marker begin with; empty: they have one.
@@ -48,9 +49,13 @@ struct ChatSyntax {
   std::string_view begin = {};
   std::string_view end = {};  // empty: a call ends with its JSON
 
-  std::string_view arguments_key = "arguments";  // of objects
+  // Of objects; the id of a call, which precedes its name, is a number in a text.
+  std::string_view id_key = {};
+  std::string_view name_key = "name";
+  std::string_view arguments_key = "arguments";
 
-  // kNamed: what precedes the name and separates it from the arguments, and what follows these.
+  // kNamed, kBraced: what precedes the name and separates it from the arguments, and what follows
+  // these.
   std::string_view before_name = {};
   std::string_view separator = {};
   std::string_view after_arguments = {};
@@ -64,6 +69,12 @@ struct ChatSyntax {
   std::string_view value_end = {};
   std::string_view body_end = {};
   bool lines = false;  // a value stands on lines of its own, whose breaks are not part of it
+
+  std::string_view quote = {};  // kBraced: around texts
+
+  // Around the answer that is shown; or empty.
+  std::string_view text_begin = {};
+  std::string_view text_end = {};
 
   // What the grammar writes around the calls behind one marker, and between calls.
   std::string_view list_begin = {};

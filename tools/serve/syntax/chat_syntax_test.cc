@@ -79,6 +79,16 @@ TEST(ChatSyntaxTest, TemplatesWithCallsOfPython) {
   EXPECT_EQ(name_of("'<|header_start|>' '\"parameters\": '"), "llama4");
 }
 
+TEST(ChatSyntaxTest, TemplatesWithMarkersOfTheirOwn) {
+  EXPECT_EQ(name_of_file("gemma-4-it"), "gemma4");
+  EXPECT_EQ(name_of("'<start_function_call>call:' '<escape>'"), "function-gemma");
+  EXPECT_EQ(name_of("'<|START_THINKING|>' '<|START_ACTION|>[' '<|START_RESPONSE|>'"),
+            "command-r7b");
+  EXPECT_EQ(name_of("'<|tool|>' '<|/tool|>' '<|tool_call|>{\"name\"'"), "phi4-mini");
+  EXPECT_EQ(name_of("'<|tool|>' + message['tools'] + '<|/tool|>'"), "hermes");
+  EXPECT_EQ(name_of("'<AVAILABLE_TOOLS>[' '<TOOLCALL>['"), "nemotron");
+}
+
 TEST(ChatSyntaxTest, UnknownTemplatesAreHermes) {
   EXPECT_EQ(name_of(""), "hermes");
   EXPECT_EQ(name_of("{{ messages }}"), "hermes");
@@ -112,6 +122,10 @@ TEST(ChatSyntaxTest, ConstraintsBeginBehindReasoning) {
   EXPECT_EQ(answer_trigger(syntax_named("hermes"), "assistant\n"), "");
   EXPECT_EQ(answer_trigger(syntax_named("hermes"), "assistant\n<think>\n"), "</think>");
   EXPECT_EQ(answer_trigger(syntax_named("mistral"), "[/INST][THINK]"), "[/THINK]");
+  EXPECT_EQ(answer_trigger(syntax_named("gemma4"), "model\n<|channel>thought\n"), "<channel|>");
+  EXPECT_EQ(answer_trigger(syntax_named("gemma4"), "model\n<|channel>thought\n<channel|>"), "");
+  EXPECT_EQ(answer_trigger(syntax_named("command-r7b"), "<|CHATBOT_TOKEN|>"), "<|START_RESPONSE|>");
+  EXPECT_EQ(answer_trigger(syntax_named("command-r7b"), "<|CHATBOT_TOKEN|><|START_RESPONSE|>"), "");
   EXPECT_EQ(answer_trigger(syntax_named("gpt-oss"), "<|start|>assistant"),
             "<|channel|>final<|message|>");
   EXPECT_EQ(answer_trigger(syntax_named("gpt-oss"), "assistant<|channel|>final<|message|>"), "");

@@ -94,7 +94,9 @@ class GrammarWriter {
     }
     add_rule("call", call);
     add_rule("root", before + calls(has_marker, parallel));
-    if (needs_text_) out_ += text_without("text", syntax_.value_end);
+    if (needs_text_) {
+      out_ += text_without("text", syntax_.quote.empty() ? syntax_.value_end : syntax_.quote);
+    }
     return std::move(out_);
   }
 
@@ -145,7 +147,7 @@ class GrammarWriter {
         return gbnf_literal("\n" + json_begin(tool)) + arguments +
                gbnf_literal("}\n" + std::string(syntax_.end));
       case CallForm::kArray:
-      case CallForm::kBareJson: return gbnf_literal(json_begin(tool)) + arguments + "\"}\"";
+      case CallForm::kBareJson: return object_begin(tool) + arguments + "\"}\"";
       case CallForm::kNamed: {
         std::string text = gbnf_literal(std::string(syntax_.before_name) + tool.name);
         if (!syntax_.before_name.empty() && syntax_.before_name == "functions.") {
@@ -168,13 +170,22 @@ class GrammarWriter {
       case CallForm::kPython:
       case CallForm::kBarePython:
         return gbnf_literal(tool.name + "(") + " " + arguments_text(tool, index) + " \")\"";
+      case CallForm::kBraced:
+        return gbnf_literal(std::string(syntax_.before_name) + tool.name + "{") + " " +
+               arguments_text(tool, index) + " " + gbnf_literal("}" + std::string(syntax_.end));
     }
     return {};
   }
 
+  std::string object_begin(const ToolDefinition& tool) const {
+    if (syntax_.id_key.empty()) return gbnf_literal(json_begin(tool));
+    const std::string id = "{" + json_quoted(syntax_.id_key) + ": \"";
+    return gbnf_literal(id) + " [0-9]{1,3} " + gbnf_literal("\", " + json_begin(tool).substr(1));
+  }
+
   std::string json_begin(const ToolDefinition& tool) const {
-    return "{\"name\": " + json_quoted(tool.name) + ", \"" + std::string(syntax_.arguments_key) +
-           "\": ";
+    return "{" + json_quoted(syntax_.name_key) + ": " + json_quoted(tool.name) + ", " +
+           json_quoted(syntax_.arguments_key) + ": ";
   }
 
   // Arguments with commas between them, those that are required and some of the others, in the
@@ -192,7 +203,7 @@ class GrammarWriter {
       const std::string next = has_more ? " " + prefix + "more-" + std::to_string(i + 1) : "";
       const bool required = is_required(properties[i].name, schema);
       add_rule(rule, argument_text(properties[i], schema));
-      const std::string behind_comma = "\", \" " + rule;
+      const std::string behind_comma = (is_braced() ? "\",\" " : "\", \" ") + rule;
       if (i > 0) add_rule(more, (required ? behind_comma : "(" + behind_comma + ")?") + next);
       if (may_begin) first += (first.empty() ? "" : " | ") + rule + next;
       may_begin = may_begin && !required;
@@ -202,12 +213,21 @@ class GrammarWriter {
   }
 
   std::string argument_text(const JsonMemberText& property, std::string_view schema) {
+    if (is_braced()) {
+      const std::string value = tagged_value_text(property.value, schema);
+      const std::string quote = gbnf_literal(syntax_.quote);
+      const bool is_quoted = is_bare_text(property.value);
+      return gbnf_literal(property.name + ":") + " " +
+             (is_quoted ? quote + " " + value + " " + quote : value);
+    }
     const std::string key = gbnf_literal(property.name + "=");
     if (json_member(property.value, "type") == "\"boolean\"") {
       return key + " (\"True\" | \"False\" | " + json_value_text(property.value, schema) + ")";
     }
     return key + " " + json_value_text(property.value, schema);
   }
+
+  bool is_braced() const { return syntax_.form == CallForm::kBraced; }
 
   std::string tagged_text(const ToolDefinition& tool, std::size_t index) {
     const std::string_view schema = tool.parameters;

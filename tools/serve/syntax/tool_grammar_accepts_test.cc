@@ -130,7 +130,8 @@ TEST(ToolGrammarAcceptsTest, ArgumentsFollowTheirSchema) {
     // Of a bare text, the longest length does not hold.
     std::string schema = use.tools[0].parameters;
     const std::string bound = ", \"maxLength\": 5";
-    if (row.form == CallForm::kTagged) schema.erase(schema.find(bound), bound.size());
+    const bool is_bare = row.form == CallForm::kTagged || row.form == CallForm::kBraced;
+    if (is_bare) schema.erase(schema.find(bound), bound.size());
     const qsf::GrammarRules arguments =
         rules_of({.grammar = "root ::= %json " + schema + "\n", .trigger = {}});
     RandomWriter writer(rules, 35);
@@ -167,6 +168,16 @@ TEST(ToolGrammarAcceptsTest, WhatModelsWriteIsAllowed) {
       {"olmo3", "<function_calls>\nweather(city=\"Rome\", area=[true])\nnow()\n</function_calls>"},
       {"llama4-python", "[weather(city=\"Rome\")]"},
       {"llama4", "{\"name\": \"weather\", \"parameters\": {\"city\": \"Rome\"}}"},
+      {"gemma4",
+       "<|tool_call>call:weather{city:<|\"|>a <b> "
+       "\"c\"<|\"|>,days:3,unit:<|\"|>C<|\"|>,area:[true]}"
+       "<tool_call|><|tool_call>call:now{}<tool_call|>"},
+      {"command-r7b",
+       "<|START_ACTION|>[\n    {\"tool_call_id\": \"0\", \"tool_name\": \"weather\", "
+       "\"parameters\": {\"city\": \"Rome\"}},\n    {\"tool_call_id\": \"1\", \"tool_name\": "
+       "\"now\", \"parameters\": {}}\n]<|END_ACTION|>"},
+      {"phi4-mini", "<|tool_call|>[{\"name\": \"now\", \"arguments\": {}}]<|/tool_call|>"},
+      {"nemotron", "<TOOLCALL>[{\"name\": \"now\", \"arguments\": {}}]</TOOLCALL>"},
       {"gpt-oss",
        "<|channel|>commentary to=functions.weather <|constrain|>json<|message|>"
        "{\"city\": \"Rome\"}"},
