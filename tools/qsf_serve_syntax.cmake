@@ -14,3 +14,6 @@ qsf_test(serve_syntax_test SOURCES serve/syntax/answer_parser_test.cc
 # Beside the grammars' own engine.
 qsf_test(tool_grammar_accepts_test SOURCES serve/syntax/tool_grammar_accepts_test.cc
          DEPS serve_syntax grammar LABELS unit)
+# Beside the templates that write calls.
+qsf_test(family_conversations_test SOURCES serve/syntax/family_conversations_test.cc
+         DEPS serve_syntax chat PRIVATE_DEPS qsf_json LABELS unit)

@@ -50,6 +50,7 @@ struct ChatPrompt {
   std::string text;
   std::vector<int> end_tokens;
   std::vector<std::string> end_texts;
+  bool tools_in_system = false;  // described there, since the template has no place for them
 };
 
 // What jobs ask of a model, beside texts. Functions that compute belong to the scheduler's thread.

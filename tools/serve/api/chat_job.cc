@@ -193,7 +193,9 @@ std::optional<ApiError> ChatJob::prepare_chat(std::vector<TextRequest>& texts) {
   text.stop.insert(text.stop.end(), prompt.end_texts.begin(), prompt.end_texts.end());
 
   const char* source = model_->info.chat_template;
-  const ChatSyntax& syntax = *detect_chat_syntax(source == nullptr ? "" : source);
+  const ChatSyntax& syntax = prompt.tools_in_system
+                                 ? *described_tools_syntax()
+                                 : *detect_chat_syntax(source == nullptr ? "" : source);
   if (auto error = constrain(syntax, prompt.text)) return error;
   const bool has_tools =
       !call_.tool_use.tools.empty() && call_.tool_use.choice != ToolChoice::kNone;

@@ -47,6 +47,7 @@ class EngineAccess : public ModelAccess {
     prompt.text.assign(info.text, info.text_bytes);
     prompt.end_tokens.assign(info.end_tokens, info.end_tokens + info.n_end_tokens);
     prompt.end_texts.assign(info.end_texts, info.end_texts + info.n_end_texts);
+    prompt.tools_in_system = info.tools_in_system != 0;
     return std::nullopt;
   }
 

@@ -229,6 +229,10 @@ const ChatSyntax* detect_chat_syntax(std::string_view chat_template) {
   });
 }
 
+const ChatSyntax* described_tools_syntax() noexcept {
+  return std::end(kSyntaxes) - 1;
+}
+
 std::string_view chat_syntax_name(const ChatSyntax& syntax) noexcept {
   return syntax.name;
 }

@@ -48,6 +48,8 @@ struct ChatSyntax;  // a row of the table
 
 // Returns the syntax of a template; never null: Hermes' where none is known.
 const ChatSyntax* detect_chat_syntax(std::string_view chat_template);
+// Returns the syntax that a prompt asks for whose template has no place for tools.
+const ChatSyntax* described_tools_syntax() noexcept;
 std::string_view chat_syntax_name(const ChatSyntax& syntax) noexcept;
 
 // Whether the text of a prompt ends with the marker that opens reasoning.

@@ -94,6 +94,7 @@ TEST(ChatSyntaxTest, UnknownTemplatesAreHermes) {
   EXPECT_EQ(name_of("{{ messages }}"), "hermes");
   EXPECT_EQ(name_of_file("llama-2-chat"), "hermes");
   EXPECT_EQ(name_of_file("llama-3-instruct"), "hermes");
+  EXPECT_EQ(chat_syntax_name(*described_tools_syntax()), "hermes");
 }
 
 TEST(ChatSyntaxTest, EveryRowIsFoundByItsEvidence) {

@@ -42,6 +42,7 @@ class FakeAccess : public ModelAccess {
     prompt.tokens.assign(n_tokens, 'p');
     prompt.end_tokens = {7};
     prompt.end_texts = {"<end>"};
+    prompt.tools_in_system = tools_in_system;
     return std::nullopt;
   }
 
@@ -99,6 +100,7 @@ class FakeAccess : public ModelAccess {
   std::optional<ApiError> chat_error;
   std::string prompt_text = "prompt";
   int n_prompt_tokens = 5;
+  bool tools_in_system = false;
   bool counts_bytes = false;  // a prompt has as many tokens as its messages have bytes
   bool has_fim = true;
   bool adds_space = false;  // before a text
