@@ -3,6 +3,8 @@
 #include "import/gguf/gguf_arch.h"
 
 #include <algorithm>
+#include <utility>
+#include <vector>
 
 #include "import/gguf/gguf_fields.h"
 #include "import/gguf/gguf_rope.h"
@@ -87,7 +89,8 @@ void read_ffn(GgufFields& fields, const GgufArchitecture& architecture, ModelSpe
         fields.u32(experts && !fields.has(key) ? "expert_feed_forward_length" : key, 1, 1U << 24);
     return;
   }
-  set_layer_ffn(fields.u32_array(key, spec.n_layers, 1U << 24), spec);
+  std::vector<std::uint32_t> widths = fields.u32_array(key, spec.n_layers, 1U << 24);
+  if (fields.status().ok()) set_layer_ffn(std::move(widths), spec);
 }
 
 // Sizes, norm and vocabulary.
