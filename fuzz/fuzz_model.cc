@@ -6,6 +6,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
+#include <initializer_list>
 #include <new>
 #include <span>
 #include <utility>
@@ -62,27 +63,60 @@ void use_matrix(WeightPager& pager, const MatrixRef& matrix) {
   }
 }
 
+void use_vectors(std::initializer_list<std::span<const float>> vectors) {
+  for (const std::span<const float> vector : vectors) {
+    if (!vector.empty()) g_seen_value = vector.front() + vector.back();
+  }
+}
+
+void use_layer(WeightPager& pager, const LayerWeights& layer) {
+  for (const MatrixRef& m : {layer.q,
+                             layer.k,
+                             layer.v,
+                             layer.o,
+                             layer.attn_gate,
+                             layer.mixer_in,
+                             layer.mixer_out,
+                             layer.mixer_gate,
+                             layer.delta_rate,
+                             layer.delta_step,
+                             layer.latent_query,
+                             layer.latent_keys,
+                             layer.latent_values,
+                             layer.gate,
+                             layer.up,
+                             layer.down,
+                             layer.router,
+                             layer.shared_gate,
+                             layer.shared_up,
+                             layer.shared_down}) {
+    use_matrix(pager, m);
+  }
+  for (const ExpertWeights& expert : layer.experts) {
+    for (const MatrixRef& m : {expert.gate, expert.up, expert.down}) use_matrix(pager, m);
+    use_vectors({expert.gate_bias, expert.up_bias, expert.down_bias});
+  }
+  use_vectors({layer.attn_norm, layer.attn_norm_bias, layer.ffn_norm, layer.ffn_norm_bias,
+               layer.q_norm, layer.k_norm, layer.attn_sub_norm, layer.ffn_sub_norm,
+               layer.attn_post_norm, layer.ffn_post_norm, layer.q_bias, layer.k_bias, layer.v_bias,
+               layer.o_bias, layer.gate_bias, layer.up_bias, layer.down_bias});
+  use_vectors({layer.latent_query_norm, layer.latent_norm, layer.mixer_in_bias,
+               layer.mixer_out_bias, layer.conv_taps, layer.conv_bias, layer.scan_decay,
+               layer.scan_bias, layer.scan_skip, layer.scan_norm, layer.delta_norm});
+  use_vectors({layer.router_correction, layer.router_bias, layer.shared_weight, layer.attn_sinks,
+               layer.layer_scale, layer.router_norm, layer.expert_norm, layer.dense_post_norm,
+               layer.expert_post_norm, layer.expert_scales});
+}
+
 void use_weights(WeightPager& pager, const ModelWeights& weights) {
   for (const MatrixRef& m : {weights.token_embedding, weights.position_embedding, weights.head}) {
     use_matrix(pager, m);
   }
   for (const LayerWeights& layer : weights.layers) {
-    for (const MatrixRef& m :
-         {layer.q, layer.k, layer.v, layer.o, layer.gate, layer.up, layer.down}) {
-      use_matrix(pager, m);
-    }
-    for (const std::span<const float> vector :
-         {layer.attn_norm, layer.attn_norm_bias, layer.ffn_norm, layer.ffn_norm_bias, layer.q_bias,
-          layer.k_bias, layer.v_bias, layer.o_bias, layer.gate_bias, layer.up_bias, layer.down_bias,
-          layer.q_norm, layer.k_norm, layer.attn_post_norm, layer.ffn_post_norm}) {
-      if (!vector.empty()) g_seen_value = vector.back();
-    }
+    use_layer(pager, layer);
   }
-  for (const std::span<const float> vector :
-       {weights.embedding_norm, weights.embedding_norm_bias, weights.final_norm,
-        weights.final_norm_bias, weights.head_bias}) {
-    if (!vector.empty()) g_seen_value = vector.back();
-  }
+  use_vectors({weights.embedding_norm, weights.embedding_norm_bias, weights.final_norm,
+               weights.final_norm_bias, weights.head_bias});
 }
 
 void load(const QsfReader& reader) {
