@@ -182,11 +182,14 @@ QSF_API void qsf_config_set_io(QSFConfig* config, qsf_read_path path);
  * while they arrive. Any pass may then report errors of the file.
  * Default  true */
 QSF_API void qsf_config_set_preload(QSFConfig* config, int preload);
-/* True: binds each thread to a physical core of its own, the thread that opens the engine included,
- * until the engine is freed. Use it on a machine that runs nothing else. Opening fails with
- * QSF_INVALID_ARGUMENT when the process may run on fewer cores than threads.
+/* True: binds each thread, the one that opens the engine included, to a physical core of its own
+ * until the engine is freed. Opening fails with QSF_INVALID_ARGUMENT when there are fewer cores.
  * Default  false */
 QSF_API void qsf_config_set_pin(QSFConfig* config, int pin);
+/* Experts that a row takes of a mixture of experts, the best of its router. Fewer than the model's
+ * change its results and save reads.
+ * Default  0: the model's */
+QSF_API void qsf_config_set_experts(QSFConfig* config, int experts);
 /* Most prompt rows of one pass; fewer where memory is short. Results do not depend on it.
  * Default  0: chosen by the engine */
 QSF_API void qsf_config_set_rows_per_pass(QSFConfig* config, int rows);
@@ -196,13 +199,11 @@ QSF_API void qsf_config_set_rows_per_pass(QSFConfig* config, int rows);
  * Weights stored as floats always take floats.
  * Default  false */
 QSF_API void qsf_config_set_exact(QSFConfig* config, int exact);
-/* Trade of quality for speed, 0.0 to 1.0. Layer skipping is not built yet: opening fails with
- * QSF_UNSUPPORTED for any value but 1.0.
+/* Trade of quality for speed. Opening fails with QSF_UNSUPPORTED for any value but 1.0.
  * Default  1.0: full quality */
 QSF_API void qsf_config_set_quality(QSFConfig* config, float quality);
 
-/* Quantised types have scales: QSF_KV_8BIT one per head and position, the others one per 32 values.
- */
+/* Quantised types have a scale per head and position (QSF_KV_8BIT) or per 32 values. */
 typedef enum qsf_kv_type {
   QSF_KV_F16 = 0,
   QSF_KV_F32 = 1,

@@ -104,6 +104,7 @@ Status check(const QSFConfig& config) {
   QSF_RETURN_IF_ERROR(check_range("threads", config.threads, kMaxInt));
   QSF_RETURN_IF_ERROR(check_range("max_seq_len", config.max_seq_len, kMaxInt));
   QSF_RETURN_IF_ERROR(check_range("rows_per_pass", config.rows_per_pass, kMaxInt));
+  QSF_RETURN_IF_ERROR(check_range("experts", config.experts, kMaxInt));
   if (config.max_sessions < 1 || config.max_sessions > kMaxSessions) {
     return invalid_argument("max_sessions: %d, expected 1 to %d", config.max_sessions,
                             kMaxSessions);
@@ -364,6 +365,7 @@ Result<EngineOptions> read_config(const QSFConfig& config) {
                        .rope_reindex = config.rope_reindex};
   options.exact = config.exact;
   options.pin = config.pin;
+  options.experts_used = static_cast<std::uint32_t>(config.experts);
   options.n_sequences = static_cast<std::uint32_t>(config.max_sessions);
   options.kv_positions = static_cast<std::uint32_t>(config.kv_positions);
   options.grammar = {.max_grammars = static_cast<std::uint32_t>(config.max_grammars),
@@ -483,6 +485,9 @@ void qsf_config_set_exact(QSFConfig* config, int exact) {
 }
 void qsf_config_set_pin(QSFConfig* config, int pin) {
   if (config != nullptr) config->pin = pin != 0;
+}
+void qsf_config_set_experts(QSFConfig* config, int experts) {
+  if (config != nullptr) config->experts = experts;
 }
 void qsf_config_set_rows_per_pass(QSFConfig* config, int rows) {
   if (config != nullptr) config->rows_per_pass = rows;

@@ -83,6 +83,7 @@ struct QSFConfig {
   bool preload = true;
   bool exact = false;
   bool pin = false;
+  int experts = 0;
   int max_sessions = 1;
   int kv_positions = 0;
   int max_grammars = 0;

@@ -69,7 +69,10 @@ struct EngineOptions {
   AttentionKind attention = AttentionKind::kStandard;  // of prompts
   SparsePrefillOptions sparse_prefill;                 // of AttentionKind::kSparsePrefill
   PromptMaskOptions prompt_mask;                       // of kChunked and kSymmetric
-  bool exact = false;             // products and attention take f32 rows, never int8 or bf16
+  bool exact = false;  // products and attention take f32 rows, never int8 or bf16
+  // Experts that a row takes of a mixture of experts, the best ones; 0: the model's. Fewer change
+  // the results.
+  std::uint32_t experts_used = 0;
   bool pin = false;               // a physical core for each thread, the opening one included
   std::uint32_t n_sequences = 1;  // sessions that may exist at once
   std::uint32_t max_drafts = 0;   // drafted rows of a sequence in a pass, at most kMaxDrafts

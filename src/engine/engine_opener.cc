@@ -116,6 +116,9 @@ Status EngineOpener::read_directories(const std::string& path) {
   QSF_ASSIGN_OR_RETURN(QsfReader reader, QsfReader::open(std::move(file)));
   impl_->reader.emplace(std::move(reader));
   QSF_RETURN_IF_ERROR(check_tensors(*impl_->reader));
+  if (const std::uint32_t n_used = impl_->options.experts_used; n_used != 0) {
+    QSF_RETURN_IF_ERROR(impl_->reader->use_experts(n_used));
+  }
   if (spec().has_state()) {
     leave_out_prefix_cache("layers of this model have a state that its pages do not hold");
   }

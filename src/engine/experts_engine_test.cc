@@ -41,6 +41,7 @@ class ExpertsEngineTest : public NaiveModelTest {
     spec.shared_ffn = 44;
     spec.expert_layers = {1, 0, 1, 1};
     make_model(spec, kTokens + kSteps);
+    spec_ = spec;
   }
   EngineOptions options(std::uint64_t budget_bytes) const {
     EngineOptions options = exact_options(64);
@@ -53,6 +54,7 @@ class ExpertsEngineTest : public NaiveModelTest {
   std::uint64_t least_budget() const {
     return testing_support::named_budget_mb(path_, options(kMB)) * kMB;
   }
+  ModelSpec spec_;
   std::unique_ptr<Session> session_of(Engine& engine) const {
     return engine.create_session().value();
   }
@@ -114,6 +116,73 @@ TEST_F(ExpertsEngineTest, EveryBudgetCutAndCompanyGivesTheSameBits) {
   }
   EXPECT_GT(n_prefetched, 0U);
   std::filesystem::remove(saved);
+}
+
+// Fewer experts than the model's give what a model with so many gives, also from a small memory.
+TEST_F(ExpertsEngineTest, RowsTakeFewerExperts) {
+  EngineOptions fewer = options(0);
+  fewer.experts_used = 3;
+  const auto logits_with = [&](const EngineOptions& with) {
+    const auto engine = open(with);
+    const auto session = session_of(*engine);
+    Logits logits;
+    prefill(*session, 0, kTokens, logits);
+    for (std::size_t i = 0; i < kSteps; ++i) step(*session, kTokens + i, logits);
+    return logits;
+  };
+  const Logits all = logits_with(options(0));
+  EXPECT_EQ(logits_with(fewer), all);
+  fewer.experts_used = 2;
+  const Logits two = logits_with(fewer);
+  EXPECT_NE(two, all);
+  EXPECT_EQ(Engine::plan_file(path_, fewer)->residency.expert_pass_bytes * 3,
+            Engine::plan_file(path_, options(0))->residency.expert_pass_bytes * 2);
+  fewer.ram_budget_bytes = least_budget() + 5 * kMB;
+  EXPECT_EQ(logits_with(fewer), two);
+  // Keys and values of other numbers of experts are those of another model.
+  const std::string saved = path_ + ".fewer";
+  {
+    const auto engine = open(fewer);
+    const auto session = session_of(*engine);
+    Logits logits;
+    prefill(*session, 0, kTokens, logits);
+    ASSERT_TRUE(session->save(saved).ok());
+  }
+  EXPECT_EQ(session_of(*open(options(0)))->load(saved).code(), StatusCode::kInvalidArgument);
+  std::filesystem::remove(saved);
+  fewer.experts_used = 4;
+  const auto refused = Engine::open(path_, fewer);
+  ASSERT_FALSE(refused.has_value());
+  EXPECT_EQ(refused.error().code(), StatusCode::kInvalidArgument);
+  EXPECT_THAT(refused.error().message(), testing::HasSubstr("4 experts a row: expected 1 to 3"));
+  ModelSpec spec = spec_;
+  spec.n_experts_used = 2;
+  make_model(spec, kTokens + kSteps);
+  EXPECT_EQ(logits_with(options(0)), two);
+}
+
+TEST_F(ExpertsEngineTest, NumbersOfExpertsThatCannotBeAreRefused) {
+  ModelSpec spec = spec_;
+  spec.architecture = "phimoe";
+  spec.residual_scale = 1.0F;
+  spec.shared_ffn = 0;
+  spec.expert_layers.clear();
+  spec.n_experts_used = 2;
+  spec.expert_renormalised = false;
+  spec.expert_scoring = ExpertScoring::kSparsemixer;
+  spec.expert_margin = 0.01F;
+  make_model(spec, kTokens);
+  EngineOptions one = options(0);
+  one.experts_used = 1;
+  const auto together = Engine::open(path_, one);
+  ASSERT_FALSE(together.has_value());
+  EXPECT_EQ(together.error().code(), StatusCode::kUnsupported);
+  EXPECT_THAT(together.error().message(), testing::HasSubstr("chooses 2 together"));
+  make_model(naive_llama(2, 64), kTokens);
+  const auto none = Engine::open(path_, one);
+  ASSERT_FALSE(none.has_value());
+  EXPECT_EQ(none.error().code(), StatusCode::kInvalidArgument);
+  EXPECT_THAT(none.error().message(), testing::HasSubstr("the model has none"));
 }
 
 TEST_F(ExpertsEngineTest, ThePlanCountsExperts) {

@@ -385,6 +385,23 @@ Result<OpenedFile> read_places(const File& file, bool verify_crc) {
 QsfReader::QsfReader(File file, ReaderOptions options) noexcept
     : file_(std::move(file)), options_(options) {}
 
+Status QsfReader::use_experts(std::uint32_t n_used) {
+  if (spec_.n_experts == 0) {
+    return invalid_argument("%s: %u experts a row: the model has none; leave the option out",
+                            file_.path().c_str(), n_used);
+  }
+  if (n_used == 0 || n_used > spec_.n_experts_used) {
+    return invalid_argument("%s: %u experts a row: expected 1 to %u, which the model takes",
+                            file_.path().c_str(), n_used, spec_.n_experts_used);
+  }
+  if (spec_.expert_scoring == ExpertScoring::kSparsemixer && n_used != spec_.n_experts_used) {
+    return unsupported("%s: %u experts a row: the router of this model chooses %u together",
+                       file_.path().c_str(), n_used, spec_.n_experts_used);
+  }
+  spec_.n_experts_used = n_used;
+  return ok_status();
+}
+
 Result<QsfReader> QsfReader::open(const std::string& path, ReaderOptions options) {
   QSF_ASSIGN_OR_RETURN(File file, File::open(path));
   return open(std::move(file), options);

@@ -48,6 +48,9 @@ class QsfReader {
 
   const File& file() const noexcept { return file_; }
   const ModelSpec& spec() const noexcept { return spec_; }
+  // Has every row take fewer experts than the model's, in spec() alone.
+  // Fails  kInvalidArgument with the range; kUnsupported where the model's router needs its number
+  Status use_experts(std::uint32_t n_used);
   // All metadata as stored, the keys behind spec() included.
   const Metadata& metadata() const noexcept { return metadata_; }
   std::uint32_t n_layers() const noexcept { return spec_.n_layers; }

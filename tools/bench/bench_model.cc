@@ -132,8 +132,12 @@ BenchModel::BenchModel(std::unique_ptr<qsf::Engine> engine, ModelCost cost) noex
 
 qsf::Result<BenchModel> BenchModel::open(const BenchOptions& options,
                                          std::uint64_t ram_budget_bytes) {
-  QSF_ASSIGN_OR_RETURN(const qsf::QsfReader reader, qsf::QsfReader::open(options.model));
+  QSF_ASSIGN_OR_RETURN(qsf::QsfReader reader, qsf::QsfReader::open(options.model));
   qsf::EngineOptions settings;
+  settings.experts_used = static_cast<std::uint32_t>(options.experts);
+  if (options.experts != 0) {
+    QSF_RETURN_IF_ERROR(reader.use_experts(settings.experts_used));
+  }
   settings.n_threads = static_cast<unsigned>(options.n_threads);
   for (const qsf::KvType type : qsf::kAllKvTypes) {
     if (qsf::kv_type_name(type) == options.kv_types.keys()) settings.k_type = type;

@@ -210,6 +210,7 @@ std::optional<int> parse_bench_options(int argc, const char* const* argv, BenchO
   add_threads_option(parser, options.n_threads);
   add_exact_option(parser, options.exact);
   add_pin_option(parser, options.pin);
+  add_experts_option(parser, options.experts);
   add_kv_type_options(parser, options.kv_types);
   add_kv_policy_options(parser, options.kv_policy);
   add_attention_options(parser, options.attention);

@@ -30,6 +30,7 @@ struct BenchOptions {
   AttentionChoice attention;
   bool exact = false;     // activations stay f32
   bool pin = false;       // a physical core for each thread
+  int experts = 0;        // that a row takes; 0: the model's
   bool no_probe = false;  // do not measure the machine's limits
   bool json = false;
   std::vector<std::uint64_t> streams;  // memory budgets in bytes to stream within

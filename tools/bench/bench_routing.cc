@@ -71,7 +71,7 @@ qsf::Status RoutingReplay::add_line(const std::string& line) {
   return add_experts(guessed, guesses_[layer]).with_context("guesses");
 }
 
-// Adds a row's experts to those of its layer.
+// Adds a row's experts to those of its layer: the first ones where the model takes fewer.
 qsf::Status RoutingReplay::add_experts(std::istringstream& text,
                                        std::vector<std::uint32_t>& all) const {
   const std::size_t first = all.size();
@@ -86,10 +86,11 @@ qsf::Status RoutingReplay::add_experts(std::istringstream& text,
     }
     all.push_back(expert);
   }
-  if (all.size() - first != n_used_) {
+  if (all.size() - first < n_used_) {
     return qsf::invalid_argument("%zu experts, a row of the model takes %u", all.size() - first,
                                  n_used_);
   }
+  all.resize(first + n_used_);
   return qsf::ok_status();
 }
 

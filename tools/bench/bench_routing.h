@@ -14,7 +14,7 @@
 //
 //   g 3 17:0.21 4:0.17 ; 90:-1.52 33:-1.6 > 4 90
 //
-// A replay reads layers, experts and guesses alone.
+// A replay reads layers, experts and guesses alone, and of these as many as the model takes.
 
 #ifndef QSF_TOOLS_BENCH_BENCH_ROUTING_H_
 #define QSF_TOOLS_BENCH_BENCH_ROUTING_H_

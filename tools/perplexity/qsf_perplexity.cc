@@ -60,6 +60,7 @@ struct Options {
   KvPolicyChoice kv_policy;
   AttentionChoice attention;
   bool exact = false;
+  int experts = 0;  // that a row takes; 0: the model's
 };
 
 // A mean and its standard error, of numbers added one by one.
@@ -148,6 +149,7 @@ std::optional<int> parse_options(int argc, const char* const* argv, Options& opt
   add_kv_policy_options(parser, options.kv_policy, kModelGroup);
   add_attention_options(parser, options.attention, kModelGroup);
   add_exact_option(parser, options.exact, kModelGroup);
+  add_experts_option(parser, options.experts, kModelGroup);
   if (const auto code = parser.parse(argc, argv)) return code;
   std::string problem = check_attention(options.attention);
   if (problem.empty()) problem = check_kv_policy(options.kv_policy);
@@ -166,6 +168,7 @@ qsf_code open_engine(const Options& options, const std::string& model, bool exac
   set_attention(config, attention);
   set_kv_policy(config, kv_policy);
   qsf_config_set_exact(config, exact ? 1 : 0);
+  qsf_config_set_experts(config, options.experts);
   qsf_config_set_log_callback(config, print_warning, nullptr);
   QSFEngine* opened = nullptr;
   const qsf_code code = qsf_engine_open(model.c_str(), config, &opened, &error);
