@@ -445,6 +445,16 @@ class Planner {
       steps.push_back(
           printed("weights: %.1f %% stay in memory; each pass reads %.1f MB of the file",
                   100 * r.resident_share, megabytes(r.streamed_bytes + r.expert_read_bytes())));
+      if (r.n_experts != 0) {
+        steps.push_back(
+            spec_.expert_hits.empty()
+                ? printed("experts: %.0f %% of a token's are in memory if any choice is as likely "
+                          "as any other; texts return to the same ones and read less",
+                          100 * r.expert_hits)
+                : printed("experts: %.0f %% of a token's are expected in memory, as on the text of "
+                          "the calibration",
+                          100 * r.expert_hits));
+      }
       if (r.ring_bytes < wished_ring() && r.ring_bytes < r.streamed_bytes) {
         steps.push_back(printed("ring: %.1f MB instead of %.1f MB; the disk may have to wait",
                                 megabytes(r.ring_bytes), megabytes(wished_ring())));

@@ -219,8 +219,7 @@ TEST_F(EnginePlanTest, PredictsByTheSlowerOfDiskAndMemory) {
   EXPECT_DOUBLE_EQ(predicted_tokens_per_second(made), 10.0);
   // Of a token's experts those are read that are not in memory.
   made.residency.expert_pass_bytes = 4000 * kMB;
-  made.residency.n_experts = 100;
-  made.residency.n_expert_slots = 25;
+  made.residency.expert_hits = 0.25;
   made.disk_bytes_per_second = 2e9;
   EXPECT_DOUBLE_EQ(predicted_tokens_per_second(made), 0.5);
 }

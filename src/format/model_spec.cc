@@ -11,6 +11,7 @@
 #include "base/check.h"
 #include "base/utf8_text.h"
 #include "format/embedding_spec.h"
+#include "format/expert_hits.h"
 #include "format/layer_checks.h"
 #include "format/layer_shapes.h"
 #include "format/qsf_layout.h"
@@ -36,13 +37,14 @@ Status check_expert_layers(const ModelSpec& s) {
   QSF_RETURN_IF_ERROR(check_range({"shared ffn", s.shared_ffn, 0, 1U << 24}));
   if (s.n_experts == 0) {
     if (!s.expert_renormalised && s.expert_layers.empty() && s.shared_ffn == 0 &&
-        !s.experts_beside_ffn) {
+        !s.experts_beside_ffn && s.expert_hits.empty()) {
       return ok_status();
     }
     return invalid_argument(
-        "renormalised or shared experts, layers with experts or an FFN beside them: there are "
-        "none");
+        "renormalised or shared experts, layers with experts or an FFN beside them, or hits of "
+        "experts: there are none");
   }
+  QSF_RETURN_IF_ERROR(check_expert_hits(s.expert_hits));
   if (s.expert_layers.empty()) return ok_status();
   if (s.expert_layers.size() != s.n_layers) {
     return invalid_argument("layers with experts: %zu values for %u layers, expected one a layer",
@@ -511,6 +513,7 @@ Status decode_optional(const Metadata& m, ModelSpec& s) {
   QSF_RETURN_IF_ERROR(decode_latent(m, s));
   QSF_ASSIGN_OR_RETURN(s.expert_layers, m.get_u32_array(keys::kExpertLayers));
   QSF_ASSIGN_OR_RETURN(s.experts_beside_ffn, m.get_bool(keys::kExpertBesideFfn, false));
+  QSF_ASSIGN_OR_RETURN(s.expert_hits, m.get_f32_array(keys::kExpertHits));
   QSF_ASSIGN_OR_RETURN(s.shared_ffn, m.get_u32(keys::kExpertSharedFfn, 0));
   QSF_ASSIGN_OR_RETURN(s.eos_ids, m.get_u32_array(keys::kEosIds));
   QSF_ASSIGN_OR_RETURN(s.chat_template, m.get_text(keys::kChatTemplate, ""));
@@ -687,6 +690,7 @@ Metadata encode_spec_metadata(const ModelSpec& spec) {
   set_u32_unless(keys::kLatentKeyColumns, spec.latent_key_dim, 0);
   set_u32_unless(keys::kLatentValueColumns, spec.latent_value_dim, 0);
   set_f32_unless(keys::kLatentEpsilon, spec.latent_epsilon, 1e-6F);
+  if (!spec.expert_hits.empty()) m.set_f32_array(keys::kExpertHits, spec.expert_hits);
   if (!spec.eos_ids.empty()) m.set_u32_array(keys::kEosIds, spec.eos_ids);
   set_text(keys::kChatTemplate, spec.chat_template);
   set_text(keys::kQuantiser, spec.quantiser);

@@ -189,6 +189,7 @@ struct ModelSpec {
   std::uint32_t expert_groups_used = 1;      // that a row's experts come from
   std::vector<std::uint32_t> expert_layers;  // empty: all with an FFN; else 0 or 1 a layer
   bool experts_beside_ffn = false;           // layers with experts have an FFN as well
+  std::vector<float> expert_hits;            // format/expert_hits.h; empty: not measured
   std::uint32_t shared_ffn = 0;  // of the expert beside the others that takes every row; 0: none
 
   std::optional<Pooling> pooling;  // of embeddings; empty: the model has no choice of its own

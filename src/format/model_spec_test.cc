@@ -48,6 +48,7 @@ ModelSpec experts_spec() {
   spec.expert_renormalised = true;
   spec.expert_layers = {0, 1};
   spec.shared_ffn = 9;
+  spec.expert_hits.assign(16, 0.5F);
   return spec;
 }
 
@@ -313,6 +314,12 @@ TEST(ModelSpecTest, RefusesEveryExpertFieldOutOfRange) {
         s = minimal_model().spec;
         s.expert_layers.assign(s.n_layers, 1);
       },
+      [](ModelSpec& s) {
+        s = minimal_model().spec;
+        s.expert_hits.assign(16, 0.5F);
+      },
+      [](ModelSpec& s) { s.expert_hits.pop_back(); },
+      [](ModelSpec& s) { s.expert_hits[15] = 1.5F; },
   };
   ASSERT_TRUE(validate(experts_spec()).ok()) << validate(experts_spec()).message();
   int index = 0;
@@ -327,6 +334,8 @@ TEST(ModelSpecTest, RefusesEveryExpertFieldOutOfRange) {
         keys::kExpertScale, keys::kExpertGroups, keys::kExpertGroupsUsed}) {
     EXPECT_TRUE(encode_spec_metadata(sigmoid_spec()).find(key)->required) << key;
   }
+  // It changes no result.
+  EXPECT_FALSE(encode_spec_metadata(sigmoid_spec()).find(keys::kExpertHits)->required);
 }
 
 TEST(ModelSpecTest, RefusesLatentAttentionOutOfRange) {

@@ -38,6 +38,7 @@ inline constexpr const char* kExpertEpsilon = "expert.epsilon";
 inline constexpr const char* kExpertFfn = "expert.ffn";
 inline constexpr const char* kExpertGroups = "expert.groups";
 inline constexpr const char* kExpertGroupsUsed = "expert.groups_used";
+inline constexpr const char* kExpertHits = "expert.hits";
 inline constexpr const char* kExpertLayers = "expert.layers";
 inline constexpr const char* kExpertMargin = "expert.margin";
 inline constexpr const char* kExpertRenormalised = "expert.renormalised";
@@ -118,6 +119,7 @@ inline constexpr std::string_view kAll[] = {kArchitecture,
                                             kExpertFfn,
                                             kExpertGroups,
                                             kExpertGroupsUsed,
+                                            kExpertHits,
                                             kExpertLayers,
                                             kExpertMargin,
                                             kExpertRenormalised,

@@ -53,10 +53,14 @@ struct Residency {
   // Of the bytes that a pass with logits multiplies; of experts the share that has a slot.
   double resident_share = 0.0;
 
-  // Bytes that a token reads of experts when any choice is as likely as any other, which is the
-  // worst case: texts come back to the same experts.
+  // Of a token's uses of experts, the share that is expected in a slot: as on the text of the
+  // calibration, else as if any choice were as likely as any other. Texts return to the same
+  // experts, so the latter is the least.
+  double expert_hits = 1.0;
+
+  // Bytes that a token is expected to read of experts.
   std::uint64_t expert_read_bytes() const noexcept {
-    return n_experts == 0 ? 0 : expert_pass_bytes / n_experts * (n_experts - n_expert_slots);
+    return static_cast<std::uint64_t>(static_cast<double>(expert_pass_bytes) * (1.0 - expert_hits));
   }
 };
 

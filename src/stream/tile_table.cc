@@ -10,6 +10,7 @@
 #include <utility>
 
 #include "base/check.h"
+#include "format/expert_hits.h"
 #include "format/tensor_rules.h"
 #include "quant/codec.h"
 #include "quant/interleave.h"
@@ -403,6 +404,9 @@ void TileTable::sum_up() {
         expert_bytes / reader_->spec().n_experts * reader_->spec().n_experts_used;
     r.pass_bytes += used;
     resident_bytes += used / r.n_experts * r.n_expert_slots;
+    const double cached = static_cast<double>(r.n_expert_slots) / r.n_experts;
+    r.expert_hits =
+        r.everything_resident ? 1.0 : expected_hits(reader_->spec().expert_hits, cached);
   }
   r.resident_share = r.pass_bytes == 0
                          ? 1.0

@@ -3,6 +3,7 @@
 #include "tools/convert/convert_calibrate.h"
 
 #include <algorithm>
+#include <array>
 #include <cstdio>
 #include <span>
 #include <string>
@@ -11,6 +12,7 @@
 #include "base/bytes.h"
 #include "convert/calibrate/calibrate_model.h"
 #include "convert/calibrate/calibration_file.h"
+#include "format/expert_hits.h"
 #include "io/file.h"
 #include "tools/common/option_parser.h"
 #include "tools/convert/convert_checks.h"
@@ -148,6 +150,15 @@ void print_summary(const qsf::Calibration& calibration, bool verbose) {
       static_cast<unsigned long long>(calibration.n_rows), calibration.loss,
       static_cast<std::size_t>(least - calibration.layers.begin()), cost(*least),
       static_cast<std::size_t>(most - calibration.layers.begin()), cost(*most));
+  if (!calibration.expert_hits.empty()) {
+    const auto found = [&](double cached) {
+      return 100 * qsf::expected_hits(calibration.expert_hits, cached);
+    };
+    std::printf(
+        "experts: a tenth of them in memory serves %.0f %% of their uses, a quarter %.0f %%, "
+        "half %.0f %%\n",
+        found(0.1), found(0.25), found(0.5));
+  }
   if (!verbose) return;
   const bool mixture = calibration.model.n_experts != 0;
   std::printf("%-8s %9s %14s%s\n", "layer", "cosine", "nats without",
@@ -212,6 +223,7 @@ qsf::Result<ConvertCalibration> calibrate(const ConvertOptions& options,
   ConvertCalibration result;
   QSF_ASSIGN_OR_RETURN(result.columns, qsf::column_importance(calibration));
   result.layers = qsf::layer_importance(calibration);
+  result.expert_hits = calibration.expert_hits;
   result.compensation = std::move(seen.compensation);
   if (!options.quiet) print_summary(calibration, options.verbose);
   warn_of_unused_experts(options, calibration);
@@ -222,7 +234,10 @@ qsf::Result<ConvertCalibration> calibrate(const ConvertOptions& options,
 qsf::Status check_target_size(const ConvertOptions& options, const qsf::ModelSource& source,
                               const qsf::TranscodeOptions& transcode) {
   if (options.target_bytes == 0) return qsf::ok_status();
-  auto smallest = qsf::smallest_target_size(source, transcode);
+  qsf::TranscodeOptions calibrated = transcode;
+  const std::array<float, qsf::kExpertHitSizes> hits{};  // the file will have as many
+  if (!options.calibration.empty() && source.spec().n_experts != 0) calibrated.expert_hits = hits;
+  auto smallest = qsf::smallest_target_size(source, calibrated);
   if (!smallest) return std::move(smallest).error();
   if (*smallest <= options.target_bytes) return qsf::ok_status();
   // Rounded up to what the option can express in three digits.

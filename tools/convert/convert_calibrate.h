@@ -23,6 +23,7 @@ namespace qsf_tools {
 struct ConvertCalibration {
   qsf::ColumnImportance columns;
   std::vector<float> layers;                             // by layer, for the index
+  std::vector<float> expert_hits;                        // format/expert_hits.h
   std::unique_ptr<qsf::ErrorCompensation> compensation;  // with --gptq
   qsf::Calibration measured;  // with sensitivities where --target-size is given
 };

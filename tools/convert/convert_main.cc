@@ -231,6 +231,7 @@ qsf::Status convert(const ConvertOptions& options) {
     QSF_ASSIGN_OR_RETURN(calibration, calibrate(options, *input.model, transcode, progress));
     transcode.importance = &calibration.columns;
     transcode.layer_importance = calibration.layers;
+    transcode.expert_hits = calibration.expert_hits;
     transcode.compensation = calibration.compensation.get();
   }
   qsf::TargetPlan target;

@@ -91,11 +91,16 @@ TEST_F(QsfConvertExpertsTest, RoundsByTheColumnsOfEveryExpert) {
   EXPECT_THAT(first.err, Not(HasSubstr("no token chose")));
   EXPECT_THAT(first.out, HasSubstr("experts used"));
   EXPECT_THAT(first.out, HasSubstr("4 of   4"));
+  EXPECT_THAT(first.out, HasSubstr("experts: a tenth of them in memory serves "));
+  const std::vector<float> hits = QsfReader::open(out_.file("a.qsf"))->spec().expert_hits;
+  ASSERT_EQ(hits.size(), 16U);
+  EXPECT_GT(hits.back(), 0.9F);  // where all are in memory
   const Outcome again = from_saved({"--quant-type", "2bit", "--threads", "1"}, "b.qsf");
   ASSERT_EQ(again.code, 0) << again.err;
   EXPECT_EQ(bytes_of("b.qsf"), bytes_of("a.qsf"));
   ASSERT_EQ(from({"--quant-type", "2bit"}, "plain.qsf").code, 0);
   EXPECT_NE(bytes_of("plain.qsf"), bytes_of("a.qsf"));
+  EXPECT_TRUE(QsfReader::open(out_.file("plain.qsf"))->spec().expert_hits.empty());
   const Outcome compensated = from_text({"--quant-type", "2bit", "--gptq"}, "c.qsf");
   ASSERT_EQ(compensated.code, 0) << compensated.err;
   EXPECT_NE(bytes_of("c.qsf"), bytes_of("a.qsf"));

@@ -60,8 +60,7 @@ std::string text_plan(const QSFPlan* plan, const KvTypeChoice& kv_types) {
   if (info.experts > 0) {
     add_line(text, "experts           %d of %d in memory at once; a token uses %s of them",
              info.experts_kept, info.experts, megabytes(info.expert_pass_bytes).c_str());
-    add_line(text, "                  and reads at most %s, less as texts return to the same ones",
-             megabytes(info.expert_read_bytes).c_str());
+    add_line(text, "                  and reads %s", megabytes(info.expert_read_bytes).c_str());
   }
   add_line(text, "disk, memory      %s, %s", rate(info.disk_bytes_per_second).c_str(),
            rate(info.memory_bytes_per_second).c_str());

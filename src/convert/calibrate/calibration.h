@@ -137,6 +137,7 @@ struct Calibration {
   double loss = 0.0;              // mean of the rows, in nats
   std::vector<LayerCalibration> layers;
   std::vector<float> head_mean_squares;  // [hidden]
+  std::vector<float> expert_hits;        // format/expert_hits.h; empty if dense
   std::uint64_t n_probe_rows = 0;        // averaged by each divergence
   std::vector<Probe> probes;             // sensitivities; empty: not measured
 };

@@ -11,6 +11,7 @@
 
 #include "base/check.h"
 #include "base/crc32.h"
+#include "format/expert_hits.h"
 #include "io/atomic_file.h"
 #include "io/file.h"
 
@@ -25,7 +26,8 @@ constexpr std::uint32_t kExpertsVersion = 3;
 constexpr std::size_t kArchitectureBytes = 64;
 constexpr std::size_t kShapeBytes = 136;   // all in front of the layers
 constexpr std::size_t kMixtureBytes = 12;  // in front of the list of layers with experts
-constexpr std::size_t kExpertBytes = 12;   // in front of an expert's means
+constexpr std::size_t kHitsBytes = kExpertHitSizes * sizeof(float);  // behind that list
+constexpr std::size_t kExpertBytes = 12;  // in front of an expert's means
 constexpr std::size_t kProbesHeadBytes = 12;
 constexpr std::size_t kProbeBytes = 28;
 constexpr std::size_t kCrcBytes = 4;
@@ -61,7 +63,9 @@ std::uint64_t layer_bytes(const CalibratedModel& model, std::uint32_t layer) noe
 std::uint64_t file_bytes(const CalibratedModel& model, std::uint32_t version,
                          std::uint64_t n_probes) noexcept {
   std::uint64_t n = kShapeBytes + std::uint64_t{model.hidden} * sizeof(float) + kCrcBytes;
-  if (version == kExpertsVersion) n += kMixtureBytes + model.n_layers * sizeof(std::uint32_t);
+  if (version == kExpertsVersion) {
+    n += kMixtureBytes + model.n_layers * sizeof(std::uint32_t) + kHitsBytes;
+  }
   if (version != kVersion) n += kProbesHeadBytes + n_probes * kProbeBytes;
   for (std::uint32_t layer = 0; layer < model.n_layers; ++layer) n += layer_bytes(model, layer);
   return n;
@@ -167,7 +171,8 @@ Status CalibrationDecoder::read_header() {
 
 Status CalibrationDecoder::read_mixture() {
   CalibratedModel& model = calibration_.model;
-  if (bytes_.size() < kShapeBytes + kMixtureBytes + model.n_layers * sizeof(std::uint32_t)) {
+  if (bytes_.size() <
+      kShapeBytes + kMixtureBytes + model.n_layers * sizeof(std::uint32_t) + kHitsBytes) {
     return corrupt("%zu bytes, too short for the list of %u layers", bytes_.size(), model.n_layers);
   }
   model.n_experts = reader_.read<std::uint32_t>();
@@ -186,7 +191,11 @@ Status CalibrationDecoder::read_mixture() {
     }
     model.expert_layers.push_back(has_experts);
   }
-  return ok_status();
+  for (std::uint32_t i = 0; i < kExpertHitSizes; ++i) {
+    calibration_.expert_hits.push_back(reader_.read<float>());
+  }
+  const Status hits = check_expert_hits(calibration_.expert_hits);
+  return hits.ok() ? ok_status() : Status(StatusCode::kCorrupt, hits.message());
 }
 
 Status CalibrationDecoder::check_size(std::uint64_t stated) {
@@ -359,6 +368,8 @@ std::vector<std::byte> encode_calibration(const Calibration& calibration) {
     to.write(model.expert_ffn);
     to.write(model.shared_ffn);
     to.write_bytes(std::as_bytes(std::span(model.expert_layers)));
+    QSF_CHECK(calibration.expert_hits.size() == kExpertHitSizes);
+    to.write_bytes(std::as_bytes(std::span(calibration.expert_hits)));
   }
   for (const LayerCalibration& layer : calibration.layers) {
     to.write(layer.cosine);

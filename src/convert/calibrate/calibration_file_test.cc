@@ -15,6 +15,7 @@
 #include "base/crc32.h"
 #include "base/rng.h"
 #include "base/testing/temporary_path.h"
+#include "format/expert_hits.h"
 #include "io/atomic_file.h"
 
 namespace qsf {
@@ -70,6 +71,9 @@ Calibration mixture_calibration(std::uint32_t shared_ffn = 4) {
   model.expert_ffn = 2;
   model.shared_ffn = shared_ffn;
   model.expert_layers = {0, 1};
+  for (std::uint32_t i = 0; i < kExpertHitSizes; ++i) {
+    calibration.expert_hits.push_back(static_cast<float>(i) / kExpertHitSizes);
+  }
   calibration.layers[1].mean_squares[3].assign(shared_ffn, 0.5F);
   calibration.layers[1].experts = {{.n_rows = 48,
                                     .largest = 9.5F,
@@ -104,6 +108,7 @@ void expect_equal(const Calibration& got, const Calibration& want) {
   EXPECT_EQ(got.n_skip_rows, want.n_skip_rows);
   EXPECT_EQ(got.loss, want.loss);
   EXPECT_EQ(got.head_mean_squares, want.head_mean_squares);
+  EXPECT_EQ(got.expert_hits, want.expert_hits);
   ASSERT_EQ(got.layers.size(), want.layers.size());
   for (std::size_t i = 0; i < want.layers.size(); ++i) {
     EXPECT_EQ(got.layers[i].cosine, want.layers[i].cosine);
@@ -178,7 +183,8 @@ TEST_F(CalibrationFileTest, ExpertsComeBackAsWritten) {
 TEST_F(CalibrationFileTest, DamagedExpertsAreRefusedByName) {
   const std::vector<std::byte> whole = bytes_of(mixture_calibration());
   constexpr std::size_t kMixture = 136;
-  constexpr std::size_t kLayer0 = kMixture + 12 + 2 * 4;
+  constexpr std::size_t kHits = kMixture + 12 + 2 * 4;
+  constexpr std::size_t kLayer0 = kHits + 64;
   constexpr std::size_t kExpert0 = kLayer0 + (16 + 4 * (5 + 6 + 5 + 7)) + 16 + 4 * (5 + 6 + 5 + 4);
   const auto expect_damage = [&](std::size_t offset, auto value, const std::string& message) {
     std::vector<std::byte> bytes = whole;
@@ -192,6 +198,8 @@ TEST_F(CalibrationFileTest, DamagedExpertsAreRefusedByName) {
   expect_damage(kMixture + 8, 1U << 25, "FFN size of the shared expert: 33554432");
   expect_damage(kMixture + 12, 2U, "layer 0: whether it has experts: 2");
   expect_damage(kMixture + 12, 1U, "expected");  // the size of the file
+  expect_damage(kHits, -0.5F, "hits of experts: -0.5, expected 0 to 1");
+  expect_damage(kHits + 60, std::numeric_limits<float>::quiet_NaN(), "hits of experts: nan");
   expect_damage(kExpert0, std::uint64_t{65409}, "layer 1, expert 0: 65409 rows");
   expect_damage(kExpert0 + 8, -1.0F, "layer 1, expert 0: largest magnitude -1");
   expect_damage(kExpert0 + 8, std::numeric_limits<float>::quiet_NaN(), "expert 0: largest");

@@ -102,7 +102,7 @@ double ColumnSums::mean_cosine(std::uint32_t layer) const noexcept {
 
 namespace {
 
-constexpr std::string_view kMagicAndVersion = "QSFG\2";
+constexpr std::string_view kMagicAndVersion = "QSFG\3";
 
 template <typename T>
 MutableByteSpan bytes_of(T& value) {
@@ -120,6 +120,7 @@ std::vector<MutableByteSpan> RunState::parts() {
                                         std::as_writable_bytes(std::span(losses)),
                                         std::as_writable_bytes(std::span(skip_losses))};
   for (const MutableByteSpan part : sums.parts()) parts.push_back(part);
+  parts.push_back(choices.bytes());
   return parts;
 }
 
@@ -186,6 +187,23 @@ std::vector<ExpertCalibration> expert_means(const ColumnSums& sums, std::uint32_
   return experts;
 }
 
+// Records the experts that the rows of windows choose.
+class WindowChoices final : public RoutingHook {
+ public:
+  explicit WindowChoices(ExpertChoices& to) noexcept : to_(to) {}
+  // The next passes run the window that begins with this token of the text.
+  void begin_window(std::uint64_t first_token) noexcept { first_token_ = first_token; }
+  void routed(std::uint32_t layer, const Row& row, std::span<const float> scores,
+              std::span<ExpertChoice> chosen) override {
+    static_cast<void>(scores);
+    to_.add(layer, first_token_ + static_cast<std::uint64_t>(row.position), chosen);
+  }
+
+ private:
+  ExpertChoices& to_;
+  std::uint64_t first_token_ = 0;
+};
+
 // Sets the results of the sums of all windows.
 void fill_means(const RunState& state, const ModelSpec& spec, Calibration& calibration) {
   for (const double loss : state.losses) calibration.loss += loss;
@@ -204,6 +222,7 @@ void fill_means(const RunState& state, const ModelSpec& spec, Calibration& calib
   const InputPlace head = {ProductInput::kHead};
   QSF_CHECK(state.sums.n_rows(head) == calibration.n_rows);
   calibration.head_mean_squares = state.sums.mean_squares(head);
+  calibration.expert_hits = state.choices.hits();
 }
 
 // Tells the least budget, in whole MB, in which the model runs beside other bytes.
@@ -263,8 +282,9 @@ Result<std::unique_ptr<StatisticsCollector>> StatisticsCollector::open(
     const ModelSpec& spec = reader.spec();
     QSF_RETURN_IF_ERROR(check_calibrated(spec).with_context(path));
     // In the end the f32 means are in memory beside the sums.
-    own_bytes =
-        2 * ColumnSums::memory_bytes(spec) + PassObserver::memory_bytes(spec, options.context);
+    own_bytes = 2 * ColumnSums::memory_bytes(spec) +
+                PassObserver::memory_bytes(spec, options.context) +
+                ExpertChoices::memory_bytes(spec);
     if (options.consumer_bytes != 0) {
       own_bytes += options.consumer_bytes +
                    SavedHiddenRows::memory_bytes(std::uint64_t{options.context} * spec.hidden);
@@ -325,8 +345,6 @@ Result<Calibration> StatisticsCollector::run(std::span<const TokenId> tokens,
   // Skipping every layer in turn takes as many windows in total as the sums do, or one for
   // each layer where those are fewer.
   const std::size_t n_skip_windows = std::max<std::size_t>(n_windows / n_layers, 1);
-  RunState state(engine_->spec(), n_windows);
-  if (!state_path.empty()) QSF_RETURN_IF_ERROR(state.read(state_path));
   Calibration calibration;
   calibration.context = options_.context;
   done_rows_ = 0;
@@ -334,8 +352,10 @@ Result<Calibration> StatisticsCollector::run(std::span<const TokenId> tokens,
     const std::size_t n_rows = window(tokens, i).size() - 1;
     calibration.n_rows += n_rows;
     if (i < n_skip_windows) calibration.n_skip_rows += n_rows;
-    if (i < state.n_summed) done_rows_ += n_rows;
   }
+  RunState state(engine_->spec(), n_windows, calibration.n_rows);
+  if (!state_path.empty()) QSF_RETURN_IF_ERROR(state.read(state_path));
+  for (std::size_t i = 0; i < state.n_summed; ++i) done_rows_ += window(tokens, i).size() - 1;
   done_rows_ += state.n_skipped * calibration.n_skip_rows;
   total_rows_ = calibration.n_rows + n_layers * calibration.n_skip_rows;
   QSF_RETURN_IF_ERROR(sum_columns(tokens, state, state_path));
@@ -407,14 +427,19 @@ Status StatisticsCollector::sum_columns(std::span<const TokenId> tokens, RunStat
   const std::size_t n_windows = state.losses.size();
   const std::size_t n_between_writes = ceil_div(n_windows, kStatesPerPass);
   observer_.set_consumer(&state.sums);
+  WindowChoices choices(state.choices);
+  engine_->set_routing_hook(&choices);
   Status status;
   while (state.n_summed < n_windows && status.ok()) {
+    // Each window has one row less than tokens.
+    choices.begin_window(state.n_summed * (std::uint64_t{options_.context} - 1));
     status = score(window(tokens, state.n_summed), state.losses[state.n_summed]);
     if (!status.ok()) break;
     ++state.n_summed;
     if (state_path.empty() || state.n_summed % n_between_writes != 0) continue;
     status = state.write(state_path);
   }
+  engine_->set_routing_hook(nullptr);
   observer_.set_consumer(nullptr);
   return status;
 }

@@ -26,6 +26,7 @@
 #include "base/result.h"
 #include "base/status.h"
 #include "convert/calibrate/calibration.h"
+#include "convert/calibrate/expert_choices.h"
 #include "convert/calibrate/pass_observer.h"
 #include "convert/calibrate/saved_hidden_rows.h"
 #include "engine/engine.h"
@@ -90,8 +91,8 @@ class ColumnSums final : public RowConsumer {
 // The progress and sums of StatisticsCollector::run(), saved to a file so that an interrupted run
 // can resume (decision 033).
 struct RunState {
-  RunState(const ModelSpec& spec, std::size_t n_windows)
-      : losses(n_windows), skip_losses(spec.n_layers), sums(spec) {}
+  RunState(const ModelSpec& spec, std::size_t n_windows, std::uint64_t n_rows)
+      : losses(n_windows), skip_losses(spec.n_layers), sums(spec), choices(spec, n_rows) {}
 
   // Reads the state that write() saved for a run of the same model and number of windows. Without a
   // file the state does not change.
@@ -105,6 +106,7 @@ struct RunState {
   std::vector<double> losses;       // of the windows, in nats
   std::vector<double> skip_losses;  // rise of the loss by skipped layer
   ColumnSums sums;
+  ExpertChoices choices;
 
  private:
   std::vector<MutableByteSpan> parts();

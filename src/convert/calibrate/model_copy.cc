@@ -14,6 +14,7 @@ Status write_copy(const ModelSource& source, const std::string& path, TranscodeO
   options.vocabulary_type.reset();
   options.compensation = nullptr;
   options.layer_importance = {};
+  options.expert_hits = {};
   options.compression = Compression::kNone;
   auto written = transcode(source, path, options, ops);
   if (!written) return std::move(written).error();

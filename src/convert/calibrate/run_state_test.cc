@@ -35,7 +35,7 @@ ModelSpec tiny_spec() {
 }
 
 RunState some_state() {
-  RunState state(tiny_spec(), 3);
+  RunState state(tiny_spec(), 3, 7);
   state.n_summed = 2;
   state.n_skipped = 1;
   state.losses = {1.5, 2.5, 0.0};
@@ -64,7 +64,7 @@ class RunStateTest : public testing::Test {
 TEST_F(RunStateTest, ComesBack) {
   RunState state = some_state();
   const std::vector<std::byte> bytes = bytes_in(state, path_);
-  RunState again(tiny_spec(), 3);
+  RunState again(tiny_spec(), 3, 7);
   const Status read = again.read(path_);
   ASSERT_TRUE(read.ok()) << read.message();
   EXPECT_EQ(again.n_summed, 2U);
@@ -92,16 +92,16 @@ TEST_F(RunStateTest, DamageAndOtherRunsAreTold) {
     EXPECT_EQ(read.code(), StatusCode::kCorrupt);
     EXPECT_THAT(std::string(read.message()), HasSubstr("remove this file"));
   };
-  expect_refused(RunState(tiny_spec(), 4));
+  expect_refused(RunState(tiny_spec(), 4, 7));
   for (std::size_t i = 0; i < bytes.size(); ++i) {
     std::vector<std::byte> damaged = bytes;
     damaged[i] ^= std::byte{0x10};
     overwrite(damaged);
-    expect_refused(RunState(tiny_spec(), 3));
+    expect_refused(RunState(tiny_spec(), 3, 7));
   }
   for (const std::size_t n : {std::size_t{0}, bytes.size() - 1}) {
     overwrite(ByteSpan(bytes).first(n));
-    expect_refused(RunState(tiny_spec(), 3));
+    expect_refused(RunState(tiny_spec(), 3, 7));
   }
 }
 
@@ -111,7 +111,7 @@ TEST_F(RunStateTest, AFullDiskLeavesTheOlderFile) {
   state.n_summed = 3;
   FaultyFileOps disk({.sync_errno = ENOSPC});
   EXPECT_EQ(state.write(path_, disk).code(), StatusCode::kIo);
-  RunState again(tiny_spec(), 3);
+  RunState again(tiny_spec(), 3, 7);
   ASSERT_TRUE(again.read(path_).ok());
   EXPECT_EQ(again.n_summed, 2U);
 }

@@ -288,6 +288,9 @@ void Transcoder::describe() {
                     (before.empty() ? "" : ", " + before);
   spec_.natively_ternary = choice_.natively_ternary;
   spec_.calibrated = any_type_uses_importance();
+  if (!options_.expert_hits.empty()) {
+    spec_.expert_hits.assign(options_.expert_hits.begin(), options_.expert_hits.end());
+  }
 }
 
 Result<TranscodeReport> Transcoder::write(const std::string& path, FileOps& ops) {

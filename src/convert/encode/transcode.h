@@ -54,6 +54,7 @@ struct TranscodeOptions {
   const ColumnImportance* importance = nullptr;  // for scale search; null: unknown
   // Layer importance for the index, finite and >= 0; empty: unknown.
   std::span<const float> layer_importance;
+  std::span<const float> expert_hits;         // format/expert_hits.h; empty: those of the source
   ErrorCompensation* compensation = nullptr;  // of coded matrices of layers; null: none
   Layout layout = Layout::kInterleaved;
   Compression compression = Compression::kNone;
