@@ -137,8 +137,7 @@ QSF_API void qsf_config_free(QSFConfig* config);
  * memory, and the process may use the whole budget.
  * Default  0: the memory that the machine and its control groups have free */
 QSF_API void qsf_config_set_ram_budget(QSFConfig* config, size_t megabytes);
-/* Worker threads, the calling one included.
- * Default  0: the physical cores available */
+/* Worker threads with the calling one. Default  0: the physical cores available */
 QSF_API void qsf_config_set_threads(QSFConfig* config, int num_threads);
 /* Context length in positions. A length named here is kept or rejected. Lengths above the model's
  * trained context length are rejected, except with qsf_config_set_rope_reindex.
@@ -186,10 +185,11 @@ QSF_API void qsf_config_set_preload(QSFConfig* config, int preload);
  * until the engine is freed. Opening fails with QSF_INVALID_ARGUMENT when there are fewer cores.
  * Default  false */
 QSF_API void qsf_config_set_pin(QSFConfig* config, int pin);
-/* Experts that a row takes of a mixture of experts, the best of its router. Fewer than the model's
- * change its results and save reads.
- * Default  0: the model's */
-QSF_API void qsf_config_set_experts(QSFConfig* config, int experts);
+/* Trades results of a mixture of experts for fewer reads. experts: those that a row takes, the best
+ * of its router. margin: a generated row takes an expert in memory in place of a missing one whose
+ * router score is larger by at most this, never of the two best; the text then depends on the past.
+ * Default  0, 0: those of the model */
+QSF_API void qsf_config_set_experts(QSFConfig* config, int experts, float margin);
 /* Most prompt rows of one pass; fewer where memory is short. Results do not depend on it.
  * Default  0: chosen by the engine */
 QSF_API void qsf_config_set_rows_per_pass(QSFConfig* config, int rows);
@@ -199,8 +199,7 @@ QSF_API void qsf_config_set_rows_per_pass(QSFConfig* config, int rows);
  * Weights stored as floats always take floats.
  * Default  false */
 QSF_API void qsf_config_set_exact(QSFConfig* config, int exact);
-/* Trade of quality for speed. Opening fails with QSF_UNSUPPORTED for any value but 1.0.
- * Default  1.0: full quality */
+/* Trade of quality for speed: 1.0, the default. Opening with another is QSF_UNSUPPORTED. */
 QSF_API void qsf_config_set_quality(QSFConfig* config, float quality);
 
 /* Quantised types have a scale per head and position (QSF_KV_8BIT) or per 32 values. */

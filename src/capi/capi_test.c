@@ -122,7 +122,7 @@ static void test_configuration(void) {
   qsf_config_set_rows_per_pass(NULL, 1);
   qsf_config_set_exact(NULL, 1);
   qsf_config_set_pin(NULL, 1);
-  qsf_config_set_experts(NULL, 1);
+  qsf_config_set_experts(NULL, 1, 0.0F);
   qsf_config_set_max_sessions(NULL, 1);
   qsf_config_set_kv_positions(NULL, 1);
   qsf_config_set_log_callback(NULL, on_log, &seen);

@@ -73,6 +73,9 @@ struct EngineOptions {
   // Experts that a row takes of a mixture of experts, the best ones; 0: the model's. Fewer change
   // the results.
   std::uint32_t experts_used = 0;
+  // A row that generates takes an expert in memory in place of a missing one whose router score is
+  // larger by at most this, never of the two best. The text then depends on what is in memory.
+  float expert_margin = 0.0F;
   bool pin = false;               // a physical core for each thread, the opening one included
   std::uint32_t n_sequences = 1;  // sessions that may exist at once
   std::uint32_t max_drafts = 0;   // drafted rows of a sequence in a pass, at most kMaxDrafts

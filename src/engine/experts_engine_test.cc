@@ -161,6 +161,35 @@ TEST_F(ExpertsEngineTest, RowsTakeFewerExperts) {
   EXPECT_EQ(logits_with(options(0)), two);
 }
 
+// Only where experts are missing, only of generated tokens, and fewer are missed.
+TEST_F(ExpertsEngineTest, ExpertsInMemoryTakeThePlaceOfMissingOnes) {
+  const auto run = [&](std::uint64_t budget, float margin, std::uint64_t& n_missed) {
+    EngineOptions with = options(budget);
+    with.expert_margin = margin;
+    const auto engine = open(with);
+    const auto session = session_of(*engine);
+    Logits logits;
+    prefill(*session, 0, kTokens, logits);
+    for (std::size_t i = 0; i < kSteps; ++i) step(*session, kTokens + i, logits);
+    n_missed = engine->pager_stats().experts_missed;
+    return logits;
+  };
+  std::uint64_t n_missed = 0;
+  std::uint64_t n_missed_within = 0;
+  const Logits all = run(0, 0.0F, n_missed);
+  EXPECT_EQ(run(0, 1e6F, n_missed), all);
+  const std::uint64_t small = least_budget() + 5 * kMB;
+  EXPECT_EQ(run(small, 0.0F, n_missed), all);
+  const Logits within = run(small, 1e6F, n_missed_within);
+  EXPECT_NE(within, all);
+  EXPECT_LT(n_missed_within, n_missed);
+  ASSERT_EQ(within.size(), all.size());
+  EXPECT_TRUE(std::equal(all.begin(), all.end() - kSteps, within.begin()));
+  EngineOptions refused = options(0);
+  refused.expert_margin = -1.0F;
+  EXPECT_EQ(Engine::open(path_, refused).error().code(), StatusCode::kInvalidArgument);
+}
+
 TEST_F(ExpertsEngineTest, NumbersOfExpertsThatCannotBeAreRefused) {
   ModelSpec spec = spec_;
   spec.architecture = "phimoe";
@@ -196,6 +225,25 @@ TEST_F(ExpertsEngineTest, ThePlanCountsExperts) {
               9 * 3 * 4096.0);
   EXPECT_THAT(least.steps,
               testing::Contains(testing::HasSubstr("stay in memory; each pass reads")));
+  EXPECT_DOUBLE_EQ(least.residency.expert_hits, least.residency.n_expert_slots / 60.0);
+}
+
+TEST_F(ExpertsEngineTest, ThePlanExpectsTheHitsOfTheCalibration) {
+  const EngineOptions small = options(least_budget());
+  const auto without = Engine::plan_file(path_, small).value();
+  EXPECT_THAT(without.steps,
+              testing::Contains(testing::HasSubstr("if any choice is as likely as any other")));
+  ModelSpec spec = spec_;
+  spec.expert_hits.assign(16, 0.75F);
+  make_model(spec, kTokens + kSteps);
+  const auto calibrated = Engine::plan_file(path_, small).value();
+  EXPECT_EQ(calibrated.residency.n_expert_slots, without.residency.n_expert_slots);
+  EXPECT_EQ(calibrated.residency.expert_hits, 0.75);
+  EXPECT_EQ(calibrated.residency.expert_read_bytes(), calibrated.residency.expert_pass_bytes / 4);
+  EXPECT_THAT(calibrated.steps,
+              testing::Contains(testing::HasSubstr("experts: 75 % of a token's are expected in "
+                                                   "memory, as on the text of the calibration")));
+  EXPECT_EQ(Engine::plan_file(path_, options(0)).value().residency.expert_read_bytes(), 0U);
 }
 
 }  // namespace

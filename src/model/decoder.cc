@@ -179,7 +179,8 @@ Decoder::Decoder(const ModelSpec& spec, WeightPager& pager, Backend& backend,
       logit_rows_(logit_rows(max_rows)),
       norms_rows_(has_row_norms(spec)),
       gates_attention_(has_attention_gate(spec)),
-      expert_rows_(spec, max_rows) {
+      expert_rows_(spec, max_rows),
+      in_memory_(spec.n_experts) {
   output_rows_.reserve(max_rows);
   std::uint32_t n_attention = 0;
   std::uint32_t n_states = 0;

@@ -40,4 +40,12 @@ void mask_groups(GroupRank by, std::uint32_t n_groups, std::uint32_t n_used,
   }
 }
 
+void take_largest(std::span<float> ranks, std::span<ExpertChoice> chosen) noexcept {
+  for (ExpertChoice& choice : chosen) {
+    const auto best = std::max_element(ranks.begin(), ranks.end());
+    *best = kNeverChosen;
+    choice.expert = static_cast<std::uint32_t>(best - ranks.begin());
+  }
+}
+
 }  // namespace qsf

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 //
-// Groups of neighbouring experts of which a row takes the best alone.
+// Experts by rank: groups of neighbouring ones of which a row takes the best alone, and the best.
 
 #ifndef QSF_MODEL_EXPERT_GROUPS_H_
 #define QSF_MODEL_EXPERT_GROUPS_H_
@@ -8,6 +8,8 @@
 #include <cstdint>
 #include <limits>
 #include <span>
+
+#include "model/expert_router.h"
 
 namespace qsf {
 
@@ -20,6 +22,10 @@ enum class GroupRank : std::uint8_t { kLargest, kSumOfTwo };
 // Requires  n_groups divides ranks.size()
 void mask_groups(GroupRank by, std::uint32_t n_groups, std::uint32_t n_used,
                  std::span<float> ranks) noexcept;
+
+// Chooses the experts with the largest ranks, the first of equal ones before the second, and makes
+// their ranks kNeverChosen. Requires  chosen.size() <= ranks.size()
+void take_largest(std::span<float> ranks, std::span<ExpertChoice> chosen) noexcept;
 
 }  // namespace qsf
 

@@ -19,11 +19,6 @@ float comparable(float score) noexcept {
   return std::isnan(score) ? -std::numeric_limits<float>::infinity() : score;
 }
 
-// Whether choosing changes a copy of the scores.
-bool needs_sums(const ModelSpec& spec) noexcept {
-  return spec.expert_scoring == ExpertScoring::kSigmoid || spec.expert_groups > 1;
-}
-
 // Weighs chosen experts, best first, by their parts of a softmax over all, or over the chosen ones.
 void weigh_by_softmax(std::span<const float> scores, bool renormalise,
                       std::span<ExpertChoice> chosen) noexcept {
@@ -35,6 +30,17 @@ void weigh_by_softmax(std::span<const float> scores, bool renormalise,
   for (ExpertChoice& choice : chosen) {
     choice.weight = static_cast<float>(std::exp(comparable(scores[choice.expert]) - most) / total);
   }
+}
+
+// Ranks are scores, those of other groups than the best kNeverChosen.
+void rank_in_groups(const ModelSpec& spec, std::span<const float> scores,
+                    std::span<float> ranks) noexcept {
+  // A score that is not a number stays above those of other groups.
+  for (std::size_t e = 0; e < scores.size(); ++e) {
+    ranks[e] = std::max(comparable(scores[e]), std::numeric_limits<float>::lowest());
+  }
+  if (spec.expert_groups == 1) return;
+  mask_groups(GroupRank::kLargest, spec.expert_groups, spec.expert_groups_used, ranks);
 }
 
 // The heat of a prompt's rows, from its last one back.
@@ -66,13 +72,23 @@ void choose_in_groups(const ModelSpec& spec, std::span<const float> scores, std:
                       std::span<ExpertChoice> chosen) noexcept {
   QSF_DCHECK(masked.size() == scores.size() && !spec.expert_renormalised);
   if (chosen.empty()) return;
-  // A score that is not a number stays above those of other groups.
-  for (std::size_t e = 0; e < scores.size(); ++e) {
-    masked[e] = std::max(comparable(scores[e]), std::numeric_limits<float>::lowest());
-  }
-  mask_groups(GroupRank::kLargest, spec.expert_groups, spec.expert_groups_used, masked);
+  rank_in_groups(spec, scores, masked);
   choose_experts(masked, false, chosen);
   weigh_by_softmax(scores, false, chosen);
+}
+
+Status check_expert_margin(float margin, const ModelSpec& spec) {
+  if (margin == 0.0F) return ok_status();
+  if (!(margin > 0.0F && std::isfinite(margin))) {
+    return invalid_argument("margin of experts: %g, expected a finite number >= 0",
+                            static_cast<double>(margin));
+  }
+  if (spec.n_experts_used > kKeptChoices && spec.expert_scoring != ExpertScoring::kSparsemixer) {
+    return ok_status();
+  }
+  return unsupported(
+      "margin of experts: a row takes %u, of which the best %u are kept; leave the option out",
+      spec.n_experts_used, kKeptChoices);
 }
 
 ExpertRows::ExpertRows(const ModelSpec& spec, std::uint32_t max_rows)
@@ -88,7 +104,7 @@ ExpertRows::ExpertRows(const ModelSpec& spec, std::uint32_t max_rows)
   uses_.reserve(spec.n_experts);
   guesses_.reserve(std::size_t{kMostGuessedRows} * n_used_);
   ranked_guesses_.reserve(std::size_t{kMostGuessedRows} * n_used_);
-  if (needs_sums(spec)) sums_.resize(spec.n_experts);
+  ranks_.resize(spec.n_experts);
 }
 
 std::uint64_t ExpertRows::heap_bytes(const ModelSpec& spec, std::uint32_t max_rows) noexcept {
@@ -98,7 +114,7 @@ std::uint64_t ExpertRows::heap_bytes(const ModelSpec& spec, std::uint32_t max_ro
          std::uint64_t{kMostGuessedRows} * spec.n_experts_used *
              (sizeof(ExpertChoice) + sizeof(ExpertGuess)) +
          max_rows * sizeof(float) + spec.n_experts * (sizeof(std::uint32_t) + sizeof(ExpertUse)) +
-         sizeof(std::uint32_t) + (needs_sums(spec) ? spec.n_experts * sizeof(float) : 0);
+         sizeof(std::uint32_t) + spec.n_experts * sizeof(float);
 }
 
 void ExpertRows::clear() noexcept {
@@ -141,18 +157,42 @@ void ExpertRows::choose(std::span<const float> scores, std::span<const float> co
   switch (spec_.expert_scoring) {
     case ExpertScoring::kSoftmax:
       if (spec_.expert_groups > 1) {
-        choose_in_groups(spec_, scores, sums_, chosen);
+        choose_in_groups(spec_, scores, ranks_, chosen);
       } else {
         choose_experts(scores, spec_.expert_renormalised, chosen);
       }
       break;
     case ExpertScoring::kSigmoid:
-      choose_by_sigmoid(spec_, corrections, scores, sums_, chosen);
+      choose_by_sigmoid(spec_, corrections, scores, ranks_, chosen);
       break;
     case ExpertScoring::kSparsemixer:
       choose_by_sparsemixer(scores, spec_.expert_margin, chosen);
       break;
   }
+}
+
+std::span<ExpertChoice> ExpertRows::prefer(std::span<const float> scores,
+                                           std::span<const float> corrections,
+                                           std::span<const std::uint8_t> in_memory, float margin) {
+  const bool sigmoid = spec_.expert_scoring == ExpertScoring::kSigmoid;
+  const std::span<ExpertChoice> chosen = std::span(choices_).last(n_used_);
+  QSF_DCHECK(n_used_ > kKeptChoices && spec_.expert_scoring != ExpertScoring::kSparsemixer);
+  if (sigmoid) {
+    rank_by_sigmoid(spec_, corrections, scores, ranks_);
+  } else {
+    rank_in_groups(spec_, scores, ranks_);
+  }
+  for (std::size_t e = 0; e < ranks_.size(); ++e) {
+    if (in_memory[e] != 0) ranks_[e] += margin;
+  }
+  for (const ExpertChoice& kept : chosen.first(kKeptChoices)) ranks_[kept.expert] = kNeverChosen;
+  take_largest(ranks_, chosen.subspan(kKeptChoices));
+  if (sigmoid) {
+    weigh_by_sigmoid(spec_, scores, chosen);
+  } else {
+    weigh_by_softmax(scores, spec_.expert_renormalised, chosen);
+  }
+  return chosen;
 }
 
 void ExpertRows::sort(std::span<const Row> rows) {

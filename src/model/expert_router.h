@@ -10,6 +10,7 @@
 #include <span>
 #include <vector>
 
+#include "base/status.h"
 #include "format/model_spec.h"
 #include "kv/row.h"
 #include "stream/expert_cache.h"
@@ -59,6 +60,13 @@ void choose_experts(std::span<const float> scores, bool renormalise,
 void choose_in_groups(const ModelSpec& spec, std::span<const float> scores, std::span<float> masked,
                       std::span<ExpertChoice> chosen) noexcept;
 
+// Checks a margin for ExpertRows::prefer(); 0 needs no experts.
+// Fails  kInvalidArgument; kUnsupported where the model has no experts to prefer
+Status check_expert_margin(float margin, const ModelSpec& spec);
+
+// Of a row's experts the first ones, which prefer() keeps.
+inline constexpr std::uint32_t kKeptChoices = 2;
+
 // The rows of a pass by expert.
 // Threads  one at a time
 class ExpertRows {
@@ -74,6 +82,13 @@ class ExpertRows {
   // Shapes  scores, corrections or none [n_experts]
   std::span<ExpertChoice> add(std::span<const float> scores,
                               std::span<const float> corrections = {});
+  // Chooses those of the last row again. The first kKeptChoices stay; the others are chosen as if
+  // an expert in memory had a score larger by `margin`, in units of what the router ranks: scores,
+  // or sigmoids of them. Weights are of the scores as they are. Shapes    as add(); in_memory
+  // [n_experts] Requires  more than kKeptChoices experts a row; no sparsemixer Based on: Skliar et
+  // al., "Mixture of cache-conditional experts for efficient mobile device inference", 2024.
+  std::span<ExpertChoice> prefer(std::span<const float> scores, std::span<const float> corrections,
+                                 std::span<const std::uint8_t> in_memory, float margin);
   // Guesses of another layer's experts, of kMostGuessedRows rows at most.
   void clear_guesses() noexcept { guesses_.clear(); }
   // Chooses the experts of the next row as add() does, and counts them among the guesses alone.
@@ -100,7 +115,7 @@ class ExpertRows {
   const ModelSpec& spec_;
   float scale_;  // of all weights
   std::uint32_t n_used_;
-  std::vector<float> sums_;            // [n_experts] with sigmoid scoring
+  std::vector<float> ranks_;           // [n_experts]
   std::vector<ExpertChoice> choices_;  // [rows, n_used_]
   std::vector<std::uint32_t> ends_;  // [n_experts + 1]; rows of expert e: [ends_[e], ends_[e + 1])
   std::vector<std::uint32_t> rows_;

@@ -135,5 +135,93 @@ TEST(ExpertRowsTest, RanksGuessesOfAllRows) {
   EXPECT_TRUE(rows.uses().empty());
 }
 
+// Six experts of which a row takes four; the scores of the first row of every test.
+ModelSpec four_of_six() {
+  ModelSpec spec;
+  spec.n_experts = 6;
+  spec.n_experts_used = 4;
+  spec.expert_renormalised = true;
+  return spec;
+}
+const std::vector<float> kFalling = {5.0F, 4.0F, 3.0F, 2.5F, 2.0F, 1.0F};
+
+std::vector<std::uint32_t> preferred(const ModelSpec& spec, const std::vector<float>& corrections,
+                                     const std::vector<std::uint8_t>& in_memory, float margin) {
+  ExpertRows rows(spec, 1);
+  rows.clear();
+  rows.add(kFalling, corrections);
+  std::vector<std::uint32_t> experts;
+  double sum = 0.0;
+  for (const ExpertChoice& choice : rows.prefer(kFalling, corrections, in_memory, margin)) {
+    experts.push_back(choice.expert);
+    sum += choice.weight;
+  }
+  EXPECT_NEAR(sum, 1.0, 1e-6);
+  return experts;
+}
+
+using Experts = std::vector<std::uint32_t>;
+
+TEST(ExpertRowsTest, PrefersExpertsInMemoryWithinTheMargin) {
+  const ModelSpec spec = four_of_six();
+  // The best two stay, though neither is in memory.
+  EXPECT_EQ(preferred(spec, {}, {0, 0, 0, 0, 1, 1}, 0.9F), (Experts{0, 1, 2, 4}));
+  EXPECT_EQ(preferred(spec, {}, {0, 0, 0, 0, 1, 1}, 1.1F), (Experts{0, 1, 4, 2}));
+  EXPECT_EQ(preferred(spec, {}, {0, 0, 0, 0, 1, 1}, 9.0F), (Experts{0, 1, 4, 5}));
+  // One that is in memory itself is not replaced.
+  EXPECT_EQ(preferred(spec, {}, {0, 0, 1, 1, 1, 1}, 9.0F), (Experts{0, 1, 2, 3}));
+  EXPECT_EQ(preferred(spec, {}, {0, 0, 0, 0, 0, 0}, 9.0F), (Experts{0, 1, 2, 3}));
+}
+
+TEST(ExpertRowsTest, PreferenceChangesNoWeightOfAScore) {
+  ExpertRows rows(four_of_six(), 1);
+  rows.clear();
+  rows.add(kFalling);
+  const std::vector<std::uint8_t> in_memory = {0, 0, 0, 0, 0, 1};
+  const auto chosen = rows.prefer(kFalling, {}, in_memory, 9.0F);
+  const Experts expected = {0, 1, 5, 2};
+  double total = 0.0;
+  for (const std::uint32_t e : expected) total += std::exp(kFalling[e]);
+  for (std::size_t i = 0; i < expected.size(); ++i) {
+    EXPECT_EQ(chosen[i].expert, expected[i]);
+    EXPECT_FLOAT_EQ(chosen[i].weight, static_cast<float>(std::exp(kFalling[expected[i]]) / total));
+  }
+}
+
+TEST(ExpertRowsTest, PrefersBySigmoidsAndCorrections) {
+  ModelSpec spec = four_of_six();
+  spec.expert_scoring = ExpertScoring::kSigmoid;
+  // sigmoid(1) is 0.73, 0.2 less than sigmoid(2.5); a correction counts as for any choice.
+  const std::vector<std::uint8_t> last = {0, 0, 0, 0, 0, 1};
+  EXPECT_EQ(preferred(spec, std::vector<float>(6), last, 0.18F), (Experts{0, 1, 2, 3}));
+  EXPECT_EQ(preferred(spec, std::vector<float>(6), last, 0.21F), (Experts{0, 1, 2, 5}));
+  std::vector<float> corrections(6);
+  corrections[5] = -0.1F;
+  EXPECT_EQ(preferred(spec, corrections, last, 0.21F), (Experts{0, 1, 2, 3}));
+}
+
+TEST(ExpertRowsTest, PrefersWithinTheBestGroups) {
+  ModelSpec spec = four_of_six();
+  spec.expert_scoring = ExpertScoring::kSigmoid;
+  spec.expert_groups = 3;
+  spec.expert_groups_used = 2;
+  EXPECT_EQ(preferred(spec, {}, {0, 0, 0, 0, 1, 1}, 9.0F), (Experts{0, 1, 2, 3}));
+}
+
+TEST(ExpertRowsTest, MarginsThatCannotBeAreRefused) {
+  ModelSpec spec = four_of_six();
+  EXPECT_TRUE(check_expert_margin(0.0F, ModelSpec()).ok());
+  EXPECT_TRUE(check_expert_margin(0.5F, spec).ok());
+  for (const float margin : {-0.5F, kInf, kNan}) {
+    EXPECT_EQ(check_expert_margin(margin, spec).code(), StatusCode::kInvalidArgument) << margin;
+  }
+  EXPECT_EQ(check_expert_margin(0.5F, ModelSpec()).code(), StatusCode::kUnsupported);
+  spec.n_experts_used = 2;
+  EXPECT_EQ(check_expert_margin(0.5F, spec).code(), StatusCode::kUnsupported);
+  spec.n_experts_used = 3;
+  spec.expert_scoring = ExpertScoring::kSparsemixer;
+  EXPECT_EQ(check_expert_margin(0.5F, spec).code(), StatusCode::kUnsupported);
+}
+
 }  // namespace
 }  // namespace qsf

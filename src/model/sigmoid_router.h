@@ -13,15 +13,23 @@
 
 namespace qsf {
 
-// Chooses the experts with the largest sum of sigmoid(score) and correction, out of the groups
-// whose two largest sums have the largest sums, the first of equal ones before the second. Weights
-// are sigmoids alone, over their sum and an epsilon where the spec renormalises them.
-// Shapes    scores, corrections or none, sums [n_experts]: the last is overwritten;
-//           chosen [n_experts_used]
+// Ranks the experts by the sum of sigmoid(score) and correction; those outside the groups whose two
+// largest sums have the largest sums are kNeverChosen.
+// Shapes    scores, corrections or none, ranks [n_experts]
 // Requires  validate(spec) is OK
 // Based on: DeepSeek-AI, "DeepSeek-V3 technical report", 2024.
+void rank_by_sigmoid(const ModelSpec& spec, std::span<const float> corrections,
+                     std::span<const float> scores, std::span<float> ranks) noexcept;
+
+// Weighs chosen experts by their sigmoids alone, over their sum and an epsilon where the spec
+// renormalises them.
+void weigh_by_sigmoid(const ModelSpec& spec, std::span<const float> scores,
+                      std::span<ExpertChoice> chosen) noexcept;
+
+// Chooses the experts with the largest ranks, the first of equal ones before the second, and weighs
+// them. Shapes  as rank_by_sigmoid, ranks are overwritten; chosen [n_experts_used]
 void choose_by_sigmoid(const ModelSpec& spec, std::span<const float> corrections,
-                       std::span<const float> scores, std::span<float> sums,
+                       std::span<const float> scores, std::span<float> ranks,
                        std::span<ExpertChoice> chosen) noexcept;
 
 }  // namespace qsf

@@ -96,6 +96,9 @@ class TileSchedule {
   // Announces the experts that a layer will probably use, the surest first. Missing ones are read
   // when nothing else is to be read, until the layer's experts are announced.
   void guess_experts(std::uint32_t section, std::span<const ExpertGuess> guesses);
+  // Tells which experts of a layer are in memory or being read. Returns false without asking where
+  // all of the model are. Shapes  in_memory [experts of a layer]
+  bool find_experts(std::uint32_t section, std::span<std::uint8_t> in_memory) const;
   // The pass needs an expert no more.
   void expert_done(std::uint32_t section, std::uint32_t expert);
   // Returns whether a tile that is not being read waits for room in the ring or for a slot.

@@ -46,6 +46,15 @@ bool TileSchedule::wants_guesses(std::uint32_t section) const {
   return experts_.n_slots() < table_.expert_bytes().size() && prefetch_.wants(section - 1);
 }
 
+bool TileSchedule::find_experts(std::uint32_t section, std::span<std::uint8_t> in_memory) const {
+  const Lock lock(mutex_);
+  if (experts_.n_slots() >= table_.expert_bytes().size()) return false;
+  for (std::uint32_t expert = 0; expert < in_memory.size(); ++expert) {
+    in_memory[expert] = is_in_memory(table_.expert_of(section, expert)) ? 1 : 0;
+  }
+  return true;
+}
+
 void TileSchedule::guess_experts(std::uint32_t section, std::span<const ExpertGuess> guesses) {
   const Lock lock(mutex_);
   end_guesses();

@@ -102,6 +102,11 @@ class WeightPager {
   void want_experts(std::uint32_t section, std::span<const ExpertUse> uses) {
     schedule_.want_experts(section, uses);
   }
+  // Tells which experts of a layer are in memory or being read. Returns false without asking where
+  // all of the model are. Requires  as want_experts  Shapes  in_memory [experts of a layer]
+  bool find_experts(std::uint32_t section, std::span<std::uint8_t> in_memory) const {
+    return schedule_.find_experts(section, in_memory);
+  }
   // Whether it helps to guess the experts of a layer before its router has chosen: not where all
   // are in memory, where other weights are streamed too, or where guesses did not come true.
   // Requires  as want_experts

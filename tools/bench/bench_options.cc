@@ -211,6 +211,7 @@ std::optional<int> parse_bench_options(int argc, const char* const* argv, BenchO
   add_exact_option(parser, options.exact);
   add_pin_option(parser, options.pin);
   add_experts_option(parser, options.experts);
+  add_expert_margin_option(parser, options.expert_margin);
   add_kv_type_options(parser, options.kv_types);
   add_kv_policy_options(parser, options.kv_policy);
   add_attention_options(parser, options.attention);

@@ -28,10 +28,11 @@ struct BenchOptions {
   KvTypeChoice kv_types;
   KvPolicyChoice kv_policy;
   AttentionChoice attention;
-  bool exact = false;     // activations stay f32
-  bool pin = false;       // a physical core for each thread
-  int experts = 0;        // that a row takes; 0: the model's
-  bool no_probe = false;  // do not measure the machine's limits
+  bool exact = false;          // activations stay f32
+  bool pin = false;            // a physical core for each thread
+  int experts = 0;             // that a row takes; 0: the model's
+  float expert_margin = 0.0F;  // of substitutes in memory; 0: none
+  bool no_probe = false;       // do not measure the machine's limits
   bool json = false;
   std::vector<std::uint64_t> streams;  // memory budgets in bytes to stream within
   std::string timeline;                // file for the tiles of the last streamed run; empty: none

@@ -57,8 +57,8 @@ qsf_attention AttentionChoice::kind() const {
 bool EngineOptions::is_default() const {
   return threads == 0 && max_seq_len == 0 && ram_budget_bytes == 0 && rows_per_pass == 0 &&
          sequences == 1 && kv_positions == 0 && read_path == "auto" && kv_spill.empty() && !exact &&
-         !pin && experts == 0 && kv_types.is_default() && kv_policy.is_default() &&
-         attention.is_default();
+         !pin && experts == 0 && expert_margin == 0.0F && kv_types.is_default() &&
+         kv_policy.is_default() && attention.is_default();
 }
 
 void add_threads_option(OptionParser& parser, int& threads, const std::string& group) {
@@ -81,6 +81,17 @@ void add_experts_option(OptionParser& parser, int& experts, const std::string& g
              "Experts that a token takes of a mixture of experts, the best ones: fewer than the "
              "model's make it faster and change its results; default: the model's")
       .integer_in(1, kMaxInt)
+      .group(group);
+}
+
+void add_expert_margin_option(OptionParser& parser, float& margin, const std::string& group) {
+  parser
+      .value("--expert-margin", margin,
+             "A generated token takes an expert in memory in place of a missing one whose router "
+             "score is larger by at most X, never of the two best: faster where experts are read "
+             "from the disk; changes results, from run to run as well; default: 0, never")
+      .type_name("X")
+      .number_in(0.0, 1e6)
       .group(group);
 }
 
@@ -211,6 +222,7 @@ void add_engine_options(OptionParser& parser, EngineOptions& options, const std:
   add_exact_option(parser, options.exact, group);
   add_pin_option(parser, options.pin, group);
   add_experts_option(parser, options.experts, group);
+  add_expert_margin_option(parser, options.expert_margin, group);
   add_read_path_option(parser, options.read_path, group);
   parser
       .value("--rows-per-pass", options.rows_per_pass,
@@ -331,7 +343,7 @@ void set_engine_options(QSFConfig* config, const EngineOptions& options) {
   qsf_config_set_io(config, read_path_of(options.read_path));
   qsf_config_set_kv_spill(config, options.kv_spill.c_str());
   qsf_config_set_exact(config, options.exact ? 1 : 0);
-  qsf_config_set_experts(config, options.experts);
+  qsf_config_set_experts(config, options.experts, options.expert_margin);
   qsf_config_set_pin(config, options.pin ? 1 : 0);
   set_kv_types(config, options.kv_types);
   set_kv_policy(config, options.kv_policy);

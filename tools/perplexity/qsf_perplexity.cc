@@ -168,7 +168,7 @@ qsf_code open_engine(const Options& options, const std::string& model, bool exac
   set_attention(config, attention);
   set_kv_policy(config, kv_policy);
   qsf_config_set_exact(config, exact ? 1 : 0);
-  qsf_config_set_experts(config, options.experts);
+  qsf_config_set_experts(config, options.experts, 0.0F);
   qsf_config_set_log_callback(config, print_warning, nullptr);
   QSFEngine* opened = nullptr;
   const qsf_code code = qsf_engine_open(model.c_str(), config, &opened, &error);
