@@ -312,6 +312,20 @@ struct DeltaRuleArgs {
   std::span<const float> decay, bias;  // [heads]
 };
 
+// Residual streams that lie side by side in a row, X_0 .. X_S-1. Routers read `normed`:
+//   m[k] = tanh(router[k] . normed / n_cols)
+struct StreamArgs {
+  Buffer streams;  // [rows, n_streams * n_cols]
+  Buffer normed;   // [rows, n_cols]
+  Buffer active;   // the same shape; of correct_streams() alone
+  std::uint32_t n_streams = 0;
+  std::uint32_t n_cols = 0;
+  std::span<const float> router;   // [n_streams, n_cols]
+  std::span<const float> factors;  // [n_streams, n_streams, n_streams] or [n_streams, n_streams]
+  std::span<const float> scale;    // [n_cols]; of correct_streams() alone
+};
+inline constexpr std::uint32_t kMaxStreams = 8;
+
 class OperatorObserver;  // operator_observer.h
 
 class Backend : public SubmittedWork {
@@ -394,6 +408,17 @@ class Backend : public SubmittedWork {
   // Columns of `gate` become activation(gate) * by.
   virtual void gate(BufferColumns gate, BufferColumns by, std::uint32_t n_cols,
                     ActivationKind activation) = 0;
+  // X_i += sum over j of (sum over k of factors[i][j][k] m[k]) X_j, all at once.
+  virtual void predict_streams(const StreamArgs& args) = 0;
+  // X_i += (1 + sum over k of factors[i][k] m[k]) (active - X_0), all at once; then active = scale
+  // times X_0.
+  virtual void correct_streams(const StreamArgs& args) = 0;
+  // Rows of x, n_cols wide, get the length of columns of `like`; those whose mean square is below
+  // 1e-5 are scaled as if it were that.
+  virtual void match_length(Buffer x, BufferColumns like, std::uint32_t n_cols) = 0;
+  // Values become what they have above the mean and so many standard deviations of the first
+  // n_cols columns of their row, at least 0.
+  virtual void cut(Buffer x, std::uint32_t n_cols, float deviations) = 0;
   // The rows of an expert: row i of `to` becomes factors[i] times row rows[i] of `from`, and row
   // rows[i] of `to` gains factors[i] times row i of `from`, which is scaled in place. Without
   // factors they are 1. Requires  buffers of equal widths; rows ascend

@@ -83,6 +83,10 @@ class CpuBackend final : public Backend {
   void delta_rule(const DeltaRuleArgs& args) override;
   void gate(BufferColumns gate, BufferColumns by, std::uint32_t n_cols,
             ActivationKind activation) override;
+  void predict_streams(const StreamArgs& args) override;
+  void correct_streams(const StreamArgs& args) override;
+  void match_length(Buffer x, BufferColumns like, std::uint32_t n_cols) override;
+  void cut(Buffer x, std::uint32_t n_cols, float deviations) override;
   void gather_rows(Buffer from, Buffer to, std::span<const std::uint32_t> rows,
                    std::span<const float> factors) override;
   void add_to_rows(Buffer to, Buffer from, std::span<const std::uint32_t> rows,

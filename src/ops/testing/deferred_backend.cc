@@ -201,6 +201,22 @@ void DeferredBackend::gate(BufferColumns gate, BufferColumns by, std::uint32_t n
   submit([this, gate, by, n_cols, activation] { cpu_.gate(gate, by, n_cols, activation); });
 }
 
+void DeferredBackend::predict_streams(const StreamArgs& args) {
+  submit([this, args] { cpu_.predict_streams(args); });
+}
+
+void DeferredBackend::correct_streams(const StreamArgs& args) {
+  submit([this, args] { cpu_.correct_streams(args); });
+}
+
+void DeferredBackend::match_length(Buffer x, BufferColumns like, std::uint32_t n_cols) {
+  submit([this, x, like, n_cols] { cpu_.match_length(x, like, n_cols); });
+}
+
+void DeferredBackend::cut(Buffer x, std::uint32_t n_cols, float deviations) {
+  submit([this, x, n_cols, deviations] { cpu_.cut(x, n_cols, deviations); });
+}
+
 void DeferredBackend::gather_rows(Buffer from, Buffer to, std::span<const std::uint32_t> rows,
                                   std::span<const float> factors) {
   submit([this, from, to, list = std::vector<std::uint32_t>(rows.begin(), rows.end()),
