@@ -59,10 +59,12 @@ KINDS = {0: "attn_q", 1: "attn_k", 2: "attn_v", 3: "attn_o", 4: "ffn_gate", 5: "
          56: "attn_sinks", 57: "router_bias", 58: "expert_gate_bias", 59: "expert_up_bias",
          60: "expert_down_bias", 61: "scan_decay", 62: "scan_bias", 63: "scan_skip",
          64: "scan_norm", 80: "mixer_gate", 81: "delta_rate", 82: "delta_step",
-         83: "delta_norm", 84: "attn_gate", 90: "layer_scale", 91: "router_norm",
+         83: "delta_norm", 84: "attn_gate", 85: "laurel_norm", 90: "layer_scale", 91: "router_norm",
          92: "expert_scales", 93: "expert_norm", 94: "dense_post_norm", 95: "expert_post_norm",
          96: "layer_embedding", 97: "layer_input", 98: "layer_input_norm", 99: "layer_input_gate",
-         100: "layer_input_out", 101: "layer_input_post_norm"}
+         100: "layer_input_out", 101: "layer_input_post_norm", 102: "stream_in",
+         103: "stream_out", 104: "stream_router", 105: "stream_predict", 106: "stream_correct",
+         107: "stream_scale", 108: "laurel_left", 109: "laurel_right"}
 COMPRESSIONS = {0: "none", 1: "lz4", 2: "lz4hc", 3: "zstd"}
 HEADER_FIELDS = [("architecture", 12, "I"), ("layers", 16, "I"), ("hidden", 20, "I"),
                  ("heads", 24, "I"), ("kv_heads", 28, "I"), ("vocabulary", 32, "I"),

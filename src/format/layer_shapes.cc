@@ -3,6 +3,7 @@
 #include "format/layer_shapes.h"
 
 #include <algorithm>
+#include <cmath>
 #include <string>
 #include <utility>
 #include <vector>
@@ -93,6 +94,50 @@ Status check_layer_ffn(const ModelSpec& s) {
   return invalid_argument("ffn by layer: at most %u, but the model has %u", most, s.ffn);
 }
 
+// Streams, inputs of layers and a product beside attention come together, in plain layers.
+Status check_streams(const ModelSpec& s) {
+  constexpr std::uint32_t kMostStreams = 8;
+  constexpr std::uint32_t kMostLaurelColumns = 1U << 16;
+  if (s.n_streams == 0 || s.n_streams > kMostStreams) {
+    return invalid_argument("residual streams: %u, expected 1 to %u", s.n_streams, kMostStreams);
+  }
+  if (s.laurel_dim == 1 || s.laurel_dim > kMostLaurelColumns) {
+    return invalid_argument("columns beside attention: %u, expected 0 or 2 to %u", s.laurel_dim,
+                            kMostLaurelColumns);
+  }
+  if (s.layer_input_rows != 0 && (s.layer_input_dim == 0 || s.layer_input_rows >= s.n_vocab)) {
+    return invalid_argument("rows of layer inputs: %u, expected fewer than the %u tokens",
+                            s.layer_input_rows, s.n_vocab);
+  }
+  if (s.has_streams() != (s.laurel_dim != 0) || (s.has_streams() && s.layer_input_dim == 0)) {
+    return invalid_argument(
+        "%u residual streams with %u columns beside attention and %u of layer inputs, expected all "
+        "or none",
+        s.n_streams, s.laurel_dim, s.layer_input_dim);
+  }
+  if (s.has_streams() && (s.n_experts != 0 || !s.layer_mixers.empty() || s.parallel_block)) {
+    return invalid_argument("residual streams: not with experts, mixers or parallel blocks");
+  }
+  return ok_status();
+}
+
+Status check_cutoff(const ModelSpec& s) {
+  bool some = false;
+  for (const std::uint32_t cut : s.ffn_cutoff_layers) {
+    if (cut > 1) return invalid_argument("layers whose gates are cut: %u, expected 0 or 1", cut);
+    some = some || cut == 1;
+  }
+  if (some != !s.ffn_cutoff_layers.empty()) {
+    return invalid_argument("layers whose gates are cut: none of %zu", s.ffn_cutoff_layers.size());
+  }
+  if (!std::isfinite(s.ffn_cutoff) || (!some && s.ffn_cutoff != 0.0F)) {
+    return invalid_argument("cut of gates: %g deviations in %zu layers",
+                            static_cast<double>(s.ffn_cutoff), s.ffn_cutoff_layers.size());
+  }
+  if (!some || (s.gated_ffn && s.n_experts == 0)) return ok_status();
+  return invalid_argument("cut of gates: in an FFN without gates or with experts");
+}
+
 }  // namespace
 
 std::uint32_t ModelSpec::n_kv_layers() const noexcept {
@@ -154,6 +199,10 @@ Status check_layer_shapes(const ModelSpec& s) {
   QSF_RETURN_IF_ERROR(check_one_a_layer("shared keys and values", s.kv_layers.size(), s));
   QSF_RETURN_IF_ERROR(check_one_a_layer("ffn by layer", s.layer_ffn.size(), s));
   QSF_RETURN_IF_ERROR(check_layer_ffn(s));
+  QSF_RETURN_IF_ERROR(
+      check_one_a_layer("layers whose gates are cut", s.ffn_cutoff_layers.size(), s));
+  QSF_RETURN_IF_ERROR(check_cutoff(s));
+  QSF_RETURN_IF_ERROR(check_streams(s));
   constexpr std::uint32_t kMostInputColumns = 1U << 16;
   if (s.layer_input_dim > kMostInputColumns || s.layer_input_dim == 1) {
     return invalid_argument("columns of layer inputs: %u, expected 0 or 2 to %u", s.layer_input_dim,
@@ -199,6 +248,13 @@ void encode_layer_shapes(const ModelSpec& s, Metadata& m) {
   if (!s.kv_layers.empty()) m.set_u32_array(keys::kAttentionKvLayers, s.kv_layers, true);
   if (!s.layer_ffn.empty()) m.set_u32_array(keys::kFfnRows, s.layer_ffn, true);
   if (s.layer_input_dim != 0) m.set_u32(keys::kLayerInputColumns, s.layer_input_dim, true);
+  if (s.layer_input_rows != 0) m.set_u32(keys::kLayerInputRows, s.layer_input_rows, true);
+  if (s.has_streams()) m.set_u32(keys::kStreams, s.n_streams, true);
+  if (s.laurel_dim != 0) m.set_u32(keys::kLaurelColumns, s.laurel_dim, true);
+  if (!s.ffn_cutoff_layers.empty()) {
+    m.set_f32(keys::kFfnCutoff, s.ffn_cutoff, true);
+    m.set_u32_array(keys::kFfnCutoffLayers, s.ffn_cutoff_layers, true);
+  }
   if (s.value_norms) m.set_bool(keys::kAttentionValueNorms, true, true);
   if (s.rope.n_turning != 0) m.set_u32(keys::kRopeTurning, s.rope.n_turning, true);
 }
@@ -219,6 +275,11 @@ Status decode_layer_shapes(const Metadata& m, ModelSpec& s) {
   QSF_ASSIGN_OR_RETURN(s.kv_layers, m.get_u32_array(keys::kAttentionKvLayers));
   QSF_ASSIGN_OR_RETURN(s.layer_ffn, m.get_u32_array(keys::kFfnRows));
   QSF_ASSIGN_OR_RETURN(s.layer_input_dim, m.get_u32(keys::kLayerInputColumns, 0));
+  QSF_ASSIGN_OR_RETURN(s.layer_input_rows, m.get_u32(keys::kLayerInputRows, 0));
+  QSF_ASSIGN_OR_RETURN(s.n_streams, m.get_u32(keys::kStreams, 1));
+  QSF_ASSIGN_OR_RETURN(s.laurel_dim, m.get_u32(keys::kLaurelColumns, 0));
+  QSF_ASSIGN_OR_RETURN(s.ffn_cutoff, m.get_f32(keys::kFfnCutoff, 0.0F));
+  QSF_ASSIGN_OR_RETURN(s.ffn_cutoff_layers, m.get_u32_array(keys::kFfnCutoffLayers));
   QSF_ASSIGN_OR_RETURN(s.value_norms, m.get_bool(keys::kAttentionValueNorms, false));
   QSF_ASSIGN_OR_RETURN(s.rope.n_turning, m.get_u32(keys::kRopeTurning, 0));
   return ok_status();

@@ -9,6 +9,7 @@
 
 #include <array>
 #include <functional>
+#include <limits>
 #include <utility>
 #include <vector>
 
@@ -23,6 +24,7 @@ using testing::ElementsAre;
 using testing::HasSubstr;
 using testing::IsEmpty;
 using testing_support::shaped_spec;
+using testing_support::stream_spec;
 
 std::array<std::byte, kHeaderBytes> shaped_header(const ModelSpec& spec) {
   std::array<std::byte, kHeaderBytes> header{};
@@ -171,6 +173,75 @@ TEST(LayerShapesTest, RefusesWhatDoesNotFit) {
   ASSERT_TRUE(validate(shaped_spec()).ok()) << validate(shaped_spec()).message();
   for (const auto& [break_it, message] : faults) {
     ModelSpec spec = shaped_spec();
+    break_it(spec);
+    const Status status = validate(spec);
+    EXPECT_EQ(status.code(), StatusCode::kInvalidArgument) << message;
+    EXPECT_THAT(status.message(), HasSubstr(message));
+  }
+}
+
+TEST(LayerShapesTest, StreamsSurviveMetadata) {
+  const ModelSpec spec = stream_spec();
+  const Metadata metadata = encode_spec_metadata(spec);
+  const Metadata plain = encode_spec_metadata(shaped_spec());
+  for (const char* key : {keys::kStreams, keys::kLaurelColumns, keys::kLayerInputRows,
+                          keys::kFfnCutoff, keys::kFfnCutoffLayers}) {
+    const MetadataEntry* const entry = metadata.find(key);
+    ASSERT_NE(entry, nullptr) << key;
+    EXPECT_TRUE(entry->required) << key;
+    EXPECT_FALSE(plain.contains(key)) << key;
+  }
+  const auto back = decode_spec(shaped_header(spec), metadata);
+  ASSERT_TRUE(back) << back.error().message();
+  EXPECT_EQ(*back, spec);
+}
+
+TEST(LayerShapesTest, SizesOfStreams) {
+  const ModelSpec spec = stream_spec();
+  const auto shape = [&spec](TensorKind kind) {
+    const TensorShape found = tensor_shape(spec, 1, kind);
+    return std::pair(found.rows, found.cols);
+  };
+  EXPECT_EQ(shape(TensorKind::kLayerEmbedding), std::pair(26U, 12U));
+  EXPECT_EQ(shape(TensorKind::kStreamIn), std::pair(24U, 24U));
+  EXPECT_EQ(shape(TensorKind::kStreamRouter), std::pair(1U, 72U));
+  EXPECT_EQ(shape(TensorKind::kStreamPredict), std::pair(1U, 27U));
+  EXPECT_EQ(shape(TensorKind::kStreamCorrect), std::pair(1U, 9U));
+  EXPECT_EQ(shape(TensorKind::kLaurelLeft), std::pair(5U, 24U));
+  EXPECT_EQ(shape(TensorKind::kLaurelRight), std::pair(24U, 5U));
+  EXPECT_TRUE(spec.cuts_gates(0) && !spec.cuts_gates(1));
+  TensorInfo tensor = {.kind = TensorKind::kStreamIn, .rows = 24, .cols = 24, .expert = 1};
+  EXPECT_TRUE(check_tensors(spec, SectionKind::kLayer, 0, {&tensor, 1}).ok());
+  tensor.expert = 2;
+  EXPECT_THAT(check_tensors(spec, SectionKind::kLayer, 0, {&tensor, 1}).message(),
+              HasSubstr("stream_in: number 2 of 2"));
+}
+
+TEST(LayerShapesTest, RefusesStreamsThatDoNotFit) {
+  const std::pair<std::function<void(ModelSpec&)>, const char*> faults[] = {
+      {[](ModelSpec& s) { s.n_streams = 0; }, "residual streams: 0, expected 1 to 8"},
+      {[](ModelSpec& s) { s.n_streams = 9; }, "residual streams: 9"},
+      {[](ModelSpec& s) { s.n_streams = 1; }, "1 residual streams with 5 columns"},
+      {[](ModelSpec& s) { s.laurel_dim = 0; }, "3 residual streams with 0 columns"},
+      {[](ModelSpec& s) { s.laurel_dim = 1; }, "columns beside attention: 1"},
+      {[](ModelSpec& s) { s.layer_input_dim = s.layer_input_rows = 0; }, "and 0 of layer inputs"},
+      {[](ModelSpec& s) { s.layer_input_dim = 0; }, "rows of layer inputs: 26"},
+      {[](ModelSpec& s) { s.layer_input_rows = 30; }, "rows of layer inputs: 30"},
+      {[](ModelSpec& s) { s.parallel_block = true; }, "residual streams: not with experts"},
+      {[](ModelSpec& s) { s.ffn_cutoff_layers.pop_back(); }, "gates are cut: 2 values"},
+      {[](ModelSpec& s) { s.ffn_cutoff_layers[1] = 2; }, "gates are cut: 2, expected 0 or 1"},
+      {[](ModelSpec& s) {
+         s.ffn_cutoff_layers = {0, 0, 0};
+       },
+       "gates are cut: none of 3"},
+      {[](ModelSpec& s) { s.ffn_cutoff_layers.clear(); }, "0.75 deviations in 0 layers"},
+      {[](ModelSpec& s) { s.ffn_cutoff = std::numeric_limits<float>::infinity(); },
+       "cut of gates: inf"},
+      {[](ModelSpec& s) { s.gated_ffn = false; }, "an FFN without gates"},
+  };
+  ASSERT_TRUE(validate(stream_spec()).ok()) << validate(stream_spec()).message();
+  for (const auto& [break_it, message] : faults) {
+    ModelSpec spec = stream_spec();
     break_it(spec);
     const Status status = validate(spec);
     EXPECT_EQ(status.code(), StatusCode::kInvalidArgument) << message;

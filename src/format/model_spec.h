@@ -153,6 +153,12 @@ struct ModelSpec {
   // Columns that a second embedding table has for every layer, of what is added behind its FFN; 0:
   // there is no such table.
   std::uint32_t layer_input_dim = 0;
+  std::uint32_t layer_input_rows = 0;  // of that table, whose first row serves later tokens; 0: all
+  std::uint32_t n_streams = 1;         // residual streams beside each other
+  std::uint32_t laurel_dim = 0;        // columns of a product beside attention; 0: none
+  // Gates of an FFN become what they have above their mean and so many standard deviations.
+  float ffn_cutoff = 0.0F;
+  std::vector<std::uint32_t> ffn_cutoff_layers;  // 0 or 1 a layer: whether that is so; empty: 0
   bool value_norms = false;     // the values of each head are normalised, without a gain
   bool parallel_block = false;  // attention and FFN read the same normalised input
   // Matrix products of the layers quantise activations to int8 with one scale a row, as in training
@@ -289,6 +295,15 @@ struct ModelSpec {
   // Requires  layer < n_layers
   std::uint32_t ffn_of(std::uint32_t layer) const noexcept {
     return layer_ffn.empty() ? ffn : layer_ffn[layer];
+  }
+  // Whether the gates of a layer's FFN are cut. Requires  layer < n_layers
+  bool cuts_gates(std::uint32_t layer) const noexcept {
+    return !ffn_cutoff_layers.empty() && ffn_cutoff_layers[layer] != 0;
+  }
+  bool has_streams() const noexcept { return n_streams > 1; }
+  // Rows of the second embedding table.
+  std::uint32_t layer_table_rows() const noexcept {
+    return layer_input_rows != 0 ? layer_input_rows : n_vocab;
   }
   // Whether the keys and values that a layer attends to are its own. Requires  layer < n_layers
   bool owns_kv(std::uint32_t layer) const noexcept {

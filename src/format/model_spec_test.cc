@@ -26,6 +26,7 @@ using testing_support::full_model;
 using testing_support::longrope_model;
 using testing_support::minimal_model;
 using testing_support::shaped_spec;
+using testing_support::stream_spec;
 using testing_support::types_model;
 
 using HeaderBytes = std::array<std::byte, kHeaderBytes>;
@@ -217,7 +218,8 @@ TEST(ModelSpecTest, TheSmallModelsUseEveryKey) {
          {full_model().spec, types_model().spec, longrope_model().spec, int8_rows_spec(),
           yarn_spec(), experts_spec(), sigmoid_spec(), sparsemixer_spec(), states_spec(),
           scans_spec(), latent_spec(), delta_rules_spec(), shaped_spec(), beside_spec(),
-          chunks_spec(), bf16_biases_spec(), single_sublayers_spec(), embedding_spec()}) {
+          chunks_spec(), bf16_biases_spec(), single_sublayers_spec(), embedding_spec(),
+          stream_spec()}) {
       used = used || encode_spec_metadata(spec).contains(key);
     }
     EXPECT_TRUE(used) << key;

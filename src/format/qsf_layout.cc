@@ -95,6 +95,15 @@ constexpr KindName kKindNames[] = {
     {TensorKind::kLayerInputGate, "layer_input_gate"},
     {TensorKind::kLayerInputOut, "layer_input_out"},
     {TensorKind::kLayerInputPostNorm, "layer_input_post_norm"},
+    {TensorKind::kStreamIn, "stream_in"},
+    {TensorKind::kStreamOut, "stream_out"},
+    {TensorKind::kStreamRouter, "stream_router"},
+    {TensorKind::kStreamPredict, "stream_predict"},
+    {TensorKind::kStreamCorrect, "stream_correct"},
+    {TensorKind::kStreamScale, "stream_scale"},
+    {TensorKind::kLaurelLeft, "laurel_left"},
+    {TensorKind::kLaurelRight, "laurel_right"},
+    {TensorKind::kLaurelNorm, "laurel_norm"},
 };
 
 }  // namespace

@@ -172,6 +172,7 @@ enum class TensorKind : std::uint32_t {
   kDeltaStep = 82,   // of each head's time step
   kDeltaNorm = 83,   // of every head
   kAttnGate = 84,    // of what attention gives
+  kLaurelNorm = 85,  // of what kLaurelRight gives
   kLayerScale = 90,  // one number that multiplies the residual stream behind a layer
   // Of experts beside an FFN.
   kRouterNorm = 91,      // of the residual stream, before the router; scores are over sqrt(hidden)
@@ -186,13 +187,23 @@ enum class TensorKind : std::uint32_t {
   kLayerInputGate = 99,       // of the residual stream
   kLayerInputOut = 100,       // to the residual stream
   kLayerInputPostNorm = 101,  // of what it gives
+  // Of residual streams beside the first; TensorInfo::expert is the stream's number less one.
+  kStreamIn = 102,   // in the first layer: of the embedded row
+  kStreamOut = 103,  // in the last layer: of the stream
+  // One row each of all layers: [streams, hidden], [streams, streams, streams], [streams, streams].
+  kStreamRouter = 104,
+  kStreamPredict = 105,
+  kStreamCorrect = 106,
+  kStreamScale = 107,  // of the first stream, before the gate of the layer's input
+  kLaurelLeft = 108,   // beside attention, of few columns
+  kLaurelRight = 109,
 };
 
 // Returns whether `code` is one of the kinds above.
 constexpr bool is_tensor_kind(std::uint32_t code) noexcept {
   return code <= 13 || (code >= 16 && code <= 43) || (code >= 48 && code <= 53) ||
-         (code >= 56 && code <= 64) || (code >= 70 && code <= 76) || (code >= 80 && code <= 84) ||
-         (code >= 90 && code <= 101);
+         (code >= 56 && code <= 64) || (code >= 70 && code <= 76) || (code >= 80 && code <= 85) ||
+         (code >= 90 && code <= 109);
 }
 // Returns a name such as "attn_q" or "final_norm_bias".
 std::string_view tensor_kind_name(TensorKind kind) noexcept;
@@ -211,7 +222,7 @@ struct TensorInfo {
   std::uint32_t cols = 0;  // >= 1; true columns, not padded
   BlockFormat format{QuantType::kF32, 4};
   Layout layout = Layout::kInterleaved;
-  std::uint16_t expert = 0;  // for expert tensors alone
+  std::uint16_t expert = 0;  // of kinds that a section has several of: experts, streams
   friend bool operator==(const TensorInfo&, const TensorInfo&) = default;
 };
 

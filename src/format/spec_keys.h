@@ -48,6 +48,8 @@ inline constexpr const char* kExpertSharedFfn = "expert.shared_ffn";
 inline constexpr const char* kExpertWeighsInputs = "expert.weighs_inputs";
 inline constexpr const char* kExpertUsed = "expert.used";
 inline constexpr const char* kFfnActivation = "ffn.activation";
+inline constexpr const char* kFfnCutoff = "ffn.cutoff";
+inline constexpr const char* kFfnCutoffLayers = "ffn.cutoff_layers";
 inline constexpr const char* kFfnGated = "ffn.gated";
 inline constexpr const char* kFfnLayers = "ffn.layers";
 inline constexpr const char* kFfnRows = "ffn.rows";
@@ -59,7 +61,9 @@ inline constexpr const char* kLatentEpsilon = "latent.epsilon";
 inline constexpr const char* kLatentKeyColumns = "latent.key_columns";
 inline constexpr const char* kLatentQueryColumns = "latent.query_columns";
 inline constexpr const char* kLatentValueColumns = "latent.value_columns";
+inline constexpr const char* kLaurelColumns = "laurel.columns";
 inline constexpr const char* kLayerInputColumns = "layer_input.columns";
+inline constexpr const char* kLayerInputRows = "layer_input.rows";
 inline constexpr const char* kLogitScale = "logit.scale";
 inline constexpr const char* kLogitSoftCap = "logit.soft_cap";
 inline constexpr const char* kMixerGroups = "mixer.groups";
@@ -89,6 +93,7 @@ inline constexpr const char* kRopeShortFactors = "rope.short_factors";
 inline constexpr const char* kRopeTruncate = "rope.truncate";
 inline constexpr const char* kRopeTurning = "rope.turning";
 inline constexpr const char* kSource = "source";
+inline constexpr const char* kStreams = "streams.count";
 inline constexpr const char* kChatTemplate = "tokenizer.chat_template";
 inline constexpr const char* kEosIds = "tokenizer.eos_ids";
 
@@ -129,6 +134,8 @@ inline constexpr std::string_view kAll[] = {kArchitecture,
                                             kExpertUsed,
                                             kExpertWeighsInputs,
                                             kFfnActivation,
+                                            kFfnCutoff,
+                                            kFfnCutoffLayers,
                                             kFfnGated,
                                             kFfnLayers,
                                             kFfnRows,
@@ -140,7 +147,9 @@ inline constexpr std::string_view kAll[] = {kArchitecture,
                                             kLatentKeyColumns,
                                             kLatentQueryColumns,
                                             kLatentValueColumns,
+                                            kLaurelColumns,
                                             kLayerInputColumns,
+                                            kLayerInputRows,
                                             kLogitScale,
                                             kLogitSoftCap,
                                             kMixerGroups,
@@ -170,6 +179,7 @@ inline constexpr std::string_view kAll[] = {kArchitecture,
                                             kRopeTruncate,
                                             kRopeTurning,
                                             kSource,
+                                            kStreams,
                                             kChatTemplate,
                                             kEosIds};
 

@@ -34,6 +34,8 @@ TEST(TensorKindsTest, EachHasAShape) {
   spec.latent_dim = spec.latent_query_dim = spec.latent_key_dim = spec.latent_value_dim = 4;
   spec.mixer_heads = spec.mixer_head_dim = spec.mixer_state = spec.mixer_groups = 2;
   spec.conv_taps = 3;
+  spec.n_streams = 3;
+  spec.laurel_dim = 4;
   for (std::uint32_t code = 0; code < kCodes; ++code) {
     if (!is_tensor_kind(code)) continue;
     const auto kind = static_cast<TensorKind>(code);

@@ -55,6 +55,12 @@ Status check_storage(const TensorInfo& t, const char* name) {
   return ok_status();
 }
 
+// Returns how many tensors of a kind a section may have: of experts, of streams, or one.
+std::uint32_t n_of_kind(const ModelSpec& s, TensorKind kind) noexcept {
+  if (is_expert(kind)) return s.n_experts;
+  return is_of_stream(kind) ? s.n_streams - 1 : 1;
+}
+
 Status check_tensor(const ModelSpec& s, SectionKind section, std::uint32_t layer,
                     const TensorInfo& t) {
   const std::string name(tensor_kind_name(t.kind));
@@ -62,8 +68,9 @@ Status check_tensor(const ModelSpec& s, SectionKind section, std::uint32_t layer
     return invalid_argument("tensor %s (%u): does not belong in this section", name.c_str(),
                             static_cast<unsigned>(t.kind));
   }
-  if (t.expert != 0 && (!is_expert(t.kind) || t.expert >= s.n_experts)) {
-    return invalid_argument("%s: expert %u of %u", name.c_str(), t.expert, s.n_experts);
+  const std::uint32_t n = n_of_kind(s, t.kind);
+  if (t.expert != 0 && t.expert >= n) {
+    return invalid_argument("%s: number %u of %u", name.c_str(), t.expert, n);
   }
   QSF_RETURN_IF_ERROR(check_shape(s, layer, t, name.c_str()));
   return check_storage(t, name.c_str());
@@ -80,6 +87,10 @@ bool is_expert(TensorKind kind) noexcept {
   return kind == TensorKind::kExpertGate || kind == TensorKind::kExpertUp ||
          kind == TensorKind::kExpertDown || kind == TensorKind::kExpertGateBias ||
          kind == TensorKind::kExpertUpBias || kind == TensorKind::kExpertDownBias;
+}
+
+bool is_of_stream(TensorKind kind) noexcept {
+  return kind == TensorKind::kStreamIn || kind == TensorKind::kStreamOut;
 }
 
 namespace {
@@ -106,6 +117,8 @@ bool is_stream_vector(TensorKind kind) noexcept {
     case TensorKind::kExpertNorm:
     case TensorKind::kDensePostNorm:
     case TensorKind::kExpertPostNorm:
+    case TensorKind::kStreamScale:
+    case TensorKind::kLaurelNorm:
     case TensorKind::kFinalNormBias: return true;
     default: return false;
   }
@@ -137,11 +150,18 @@ TensorShape tensor_shape(const ModelSpec& s, std::uint32_t layer, TensorKind kin
     case TensorKind::kRouter: return {s.n_experts, s.hidden};
     case TensorKind::kDenseUp: return {s.embedding_dense, s.hidden};
     case TensorKind::kDenseDown: return {s.hidden, s.embedding_dense};
-    case TensorKind::kLayerEmbedding: return {s.n_vocab, s.n_layers * s.layer_input_dim};
+    case TensorKind::kLayerEmbedding: return {s.layer_table_rows(), s.n_layers * s.layer_input_dim};
     case TensorKind::kLayerInput:
     case TensorKind::kLayerInputGate: return {s.layer_input_dim, s.hidden};
     case TensorKind::kLayerInputNorm: return {1, s.layer_input_dim};
     case TensorKind::kLayerInputOut: return {s.hidden, s.layer_input_dim};
+    case TensorKind::kStreamIn:
+    case TensorKind::kStreamOut: return {s.hidden, s.hidden};
+    case TensorKind::kStreamRouter: return {1, s.n_streams * s.hidden};
+    case TensorKind::kStreamPredict: return {1, s.n_streams * s.n_streams * s.n_streams};
+    case TensorKind::kStreamCorrect: return {1, s.n_streams * s.n_streams};
+    case TensorKind::kLaurelLeft: return {s.laurel_dim, s.hidden};
+    case TensorKind::kLaurelRight: return {s.hidden, s.laurel_dim};
     case TensorKind::kRouterBias:
     case TensorKind::kExpertScales:
     case TensorKind::kRouterCorrection: return {1, s.n_experts};

@@ -28,6 +28,9 @@ TensorShape tensor_shape(const ModelSpec& spec, std::uint32_t layer, TensorKind 
 // Returns whether each expert has a tensor of this kind.
 bool is_expert(TensorKind kind) noexcept;
 
+// Returns whether each residual stream but the first has a tensor of this kind.
+bool is_of_stream(TensorKind kind) noexcept;
+
 // Checks kinds, shapes, types, layouts, experts and uniqueness of a section's tensors.
 // Requires  validate(spec) is OK; layer < n_layers, 0 for other sections
 // Fails     kInvalidArgument, naming the tensor; the reader turns that into kCorrupt

@@ -470,4 +470,15 @@ ModelSpec embedding_spec() {
   return s;
 }
 
+ModelSpec stream_spec() {
+  ModelSpec s = shaped_spec();
+  s.architecture = "gemma3n";
+  s.n_streams = 3;
+  s.laurel_dim = 5;
+  s.layer_input_rows = 26;
+  s.ffn_cutoff = 0.75F;
+  s.ffn_cutoff_layers = {1, 0, 1};
+  return s;
+}
+
 }  // namespace qsf::testing_support

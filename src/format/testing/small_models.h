@@ -75,6 +75,8 @@ std::vector<std::byte> small_tile(std::uint32_t section, const std::vector<Tenso
 
 // A spec whose layers have heads of their own, some keys that are values, and pairs that stand.
 ModelSpec shaped_spec();
+// The same with residual streams and gates that are cut.
+ModelSpec stream_spec();
 // A spec with every key of embeddings.
 ModelSpec embedding_spec();
 
