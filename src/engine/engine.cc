@@ -296,6 +296,10 @@ Status Engine::run_layers(std::span<const TokenId> tokens, std::uint32_t first, 
                           std::span<float> hidden) {
   const std::size_t n_hidden = spec().hidden;
   QSF_CHECK(first < last && last <= spec().n_layers && hidden.size() == tokens.size() * n_hidden);
+  if (spec().has_streams()) {
+    return unsupported("layers %u to %u: the model has %u residual streams", first, last - 1,
+                       spec().n_streams);
+  }
   for (std::uint32_t layer = first; layer < last; ++layer) {
     const std::uint32_t from = spec().attention_of(layer).kv_layer;
     if (from >= first) continue;

@@ -38,6 +38,7 @@ struct Architecture {
   bool attention_gate = false;     // of what attention gives to its output matrix
   bool layer_scale = false;        // of the residual stream behind each layer
   bool layer_input = false;        // inputs of each layer, in models that have them
+  bool streams = false;            // several residual streams
   bool beside_ffn = false;         // the experts stand beside an FFN, each with norms
   LayerMixer state = LayerMixer::kAttention;  // of some layers, beside attention or instead
   bool single_sublayers = false;              // a layer is that, or attention, or an FFN
@@ -56,6 +57,11 @@ constexpr Architecture kArchitectures[] = {
     {.name = "gemma"},
     {.name = "gemma2", .post_norms = true},
     {.name = "gemma3", .head_norms = true, .post_norms = true},
+    {.name = "gemma3n",
+     .head_norms = true,
+     .post_norms = true,
+     .layer_input = true,
+     .streams = true},
     {.name = "gemma4",
      .head_norms = true,
      .post_norms = true,
@@ -275,6 +281,16 @@ Status check_layers(const ModelSpec& spec, const Architecture& architecture) {
   if (spec.layer_input_dim != 0 && !architecture.layer_input) {
     return unsupported("architecture \"%s\" with inputs of each layer", spec.architecture.c_str());
   }
+  if (architecture.streams != spec.has_streams()) {
+    return unsupported("architecture \"%s\" with %u residual streams", spec.architecture.c_str(),
+                       spec.n_streams);
+  }
+  if (!spec.ffn_cutoff_layers.empty() && !architecture.streams) {
+    return unsupported("architecture \"%s\" with gates that are cut", spec.architecture.c_str());
+  }
+  if (spec.has_streams() && (spec.residual_scale != 1.0F || spec.int8_rows)) {
+    return unsupported_feature("residual streams and scaled residuals or int8 rows");
+  }
   if (spec.experts_beside_ffn && spec.shared_ffn != 0) {
     return unsupported_feature("a shared expert and an FFN beside the experts");
   }
@@ -327,6 +343,28 @@ void add_layer_input(const ModelSpec& spec, std::vector<TensorRule>& rules) {
   rules.push_back({TensorKind::kLayerInputGate, n, spec.hidden, true});
   rules.push_back({TensorKind::kLayerInputOut, spec.hidden, n, true});
   rules.push_back({TensorKind::kLayerInputPostNorm, 1, spec.hidden, true});
+}
+
+// What several residual streams ask for.
+void add_streams(const ModelSpec& spec, std::uint32_t layer, std::vector<TensorRule>& rules) {
+  const std::uint32_t n = spec.n_streams;
+  for (std::uint32_t i = 0; i + 1 < n; ++i) {
+    const auto number = static_cast<std::uint16_t>(i);
+    if (layer == 0) {
+      rules.push_back({TensorKind::kStreamIn, spec.hidden, spec.hidden, true, number});
+    }
+    if (layer + 1 == spec.n_layers) {
+      rules.push_back({TensorKind::kStreamOut, spec.hidden, spec.hidden, true, number});
+    }
+  }
+  rules.push_back({TensorKind::kStreamRouter, 1, n * spec.hidden, true});
+  rules.push_back({TensorKind::kRouterNorm, 1, spec.hidden, true});
+  rules.push_back({TensorKind::kStreamPredict, 1, n * n * n, true});
+  rules.push_back({TensorKind::kStreamCorrect, 1, n * n, true});
+  rules.push_back({TensorKind::kStreamScale, 1, spec.hidden, true});
+  rules.push_back({TensorKind::kLaurelLeft, spec.laurel_dim, spec.hidden, true});
+  rules.push_back({TensorKind::kLaurelRight, spec.hidden, spec.laurel_dim, true});
+  rules.push_back({TensorKind::kLaurelNorm, 1, spec.hidden, true});
 }
 
 void add_attention_norms(const Architecture& architecture, const AttentionShape& shape,
@@ -459,7 +497,7 @@ std::vector<TensorRule> embedding_rules(const ModelSpec& spec) {
   }
   if (spec.layer_input_dim != 0) {
     const std::uint32_t n_cols = spec.n_layers * spec.layer_input_dim;
-    rules.push_back({TensorKind::kLayerEmbedding, spec.n_vocab, n_cols, true});
+    rules.push_back({TensorKind::kLayerEmbedding, spec.layer_table_rows(), n_cols, true});
   }
   if (find_architecture(spec.architecture)->embedding_norm) {
     add_norm(spec, TensorKind::kEmbeddingNorm, TensorKind::kEmbeddingNormBias, rules);
@@ -508,6 +546,7 @@ std::vector<TensorRule> layer_rules(const ModelSpec& spec, std::uint32_t layer) 
   }
   if (architecture.layer_scale) rules.push_back({TensorKind::kLayerScale, 1, 1, true});
   if (spec.layer_input_dim != 0) add_layer_input(spec, rules);
+  if (spec.has_streams()) add_streams(spec, layer, rules);
   if (!spec.owns_kv(layer)) {
     std::erase_if(rules, [](const TensorRule& rule) { return rule.kind == TensorKind::kKNorm; });
   }

@@ -97,6 +97,10 @@ std::vector<NamedShape> named_shapes(const ModelSpec& spec, std::uint32_t max_ro
     add(&DecoderBuffers::layer_input, "layer_input", max_rows, spec.layer_input_dim);
     add(&DecoderBuffers::layer_gate, "layer_gate", max_rows, spec.layer_input_dim);
   }
+  if (spec.has_streams()) {
+    add(&DecoderBuffers::streams, "streams", max_rows, spec.n_streams * spec.hidden);
+    add(&DecoderBuffers::laurel, "laurel", max_rows, spec.laurel_dim);
+  }
   if (spec.has_state()) {
     add(&DecoderBuffers::mixer_in, "mixer_in", max_rows, spec.mixer_in());
     add(&DecoderBuffers::mixed, "mixed", max_rows, spec.mixer_out());
@@ -145,8 +149,8 @@ DecoderBuffers Decoder::name_buffers(const ModelSpec& spec, std::span<const Buff
 
 std::uint32_t Decoder::max_product_cols(const ModelSpec& spec) {
   const std::uint32_t mixer_out = spec.has_state() ? spec.mixer_out() : 0;
-  const std::uint32_t widest =
-      std::max({spec.hidden, spec.q_dim(), spec.widest_ffn(), mixer_out, spec.layer_input_dim});
+  const std::uint32_t widest = std::max({spec.hidden, spec.q_dim(), spec.widest_ffn(), mixer_out,
+                                         spec.layer_input_dim, spec.laurel_dim});
   if (!spec.has_latent()) return widest;
   return std::max({widest, spec.latent_query_dim, spec.n_heads * spec.value_dim(),
                    part_columns(spec.n_heads, spec.latent_key_dim),
@@ -343,8 +347,10 @@ Status Decoder::embed(const Pass& pass) {
 }
 
 Status Decoder::run_layers(const Pass& pass, std::uint32_t first, std::uint32_t last) {
+  if (spec_.has_streams() && first == 0) QSF_RETURN_IF_ERROR(expand_streams(pass));
   for (std::uint32_t layer = first; layer < last; ++layer) {
-    QSF_RETURN_IF_ERROR(run_layer(pass, layer));
+    QSF_RETURN_IF_ERROR(spec_.has_streams() ? run_stream_layer(pass, layer)
+                                            : run_layer(pass, layer));
     if (spec_.layer_input_dim != 0) {
       QSF_RETURN_IF_ERROR(add_layer_input(pass, weights_.layers[layer], layer));
     }
@@ -355,6 +361,7 @@ Status Decoder::run_layers(const Pass& pass, std::uint32_t first, std::uint32_t 
     QSF_RETURN_IF_ERROR(backend_.status());
     if (pass.on_layer != nullptr) pass.on_layer(layer + 1, pass.on_layer_user);
   }
+  if (spec_.has_streams() && last == spec_.n_layers) return merge_streams(pass);
   return ok_status();
 }
 

@@ -53,6 +53,8 @@ struct DecoderBuffers {
   Buffer layer_tables;  // [rows, layers * layer_input_dim]
   Buffer layer_input;   // [rows, layer_input_dim]
   Buffer layer_gate;    // [rows, layer_input_dim]
+  Buffer streams;       // [rows, streams * hidden]  the next two with several residual streams
+  Buffer laurel;        // [rows, laurel_dim]
   Buffer mixer_in;      // [rows, mixer_in]  the next two with layers that have a state
   Buffer mixed;         // [rows, mixer_out]
   Buffer convolved;     // [rows, conv_channels] of scans and delta rules
@@ -174,6 +176,12 @@ class Decoder {
   Status run_expert(const Pass& pass, const ExpertWeights& w, std::uint32_t expert, Buffer in);
   Status look_up_layer_inputs(const Pass& pass);
   Status add_layer_input(const Pass& pass, const LayerWeights& w, std::uint32_t layer);
+  Status expand_streams(const Pass& pass);
+  Status run_stream_layer(const Pass& pass, std::uint32_t layer);
+  Status add_laurel(const Pass& pass, const LayerWeights& w);
+  Status run_cut_ffn(const Pass& pass, const LayerWeights& w, std::uint32_t layer);
+  Status merge_streams(const Pass& pass);
+  void copy_stream(Buffer from, std::uint32_t first, Buffer to, std::uint32_t to_first);
   Status run_experts_beside(const Pass& pass, const LayerWeights& w, Buffer in);
   MatmulEpilogue gate_up_epilogue() const noexcept;
   // Of the products of a gate and of up: both, or the last in models without gates.

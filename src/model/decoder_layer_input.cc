@@ -17,14 +17,16 @@ Status Decoder::look_up_layer_inputs(const Pass& pass) {
   const MatrixRef& table = weights_.layer_embedding;
   const float scale = std::sqrt(static_cast<float>(spec_.layer_input_dim));
   for (std::uint32_t i = 0; i < counts_.n_rows; ++i) {
+    const std::uint32_t token = pass.rows[i].token;
     QSF_RETURN_IF_ERROR(
-        pager_.decode_row(table.section, table.tensor, pass.rows[i].token, layer_row_));
+        pager_.decode_row(table.section, table.tensor, token < table.rows ? token : 0, layer_row_));
     for (float& value : layer_row_) value *= scale;
     backend_.upload_row(buffers_.layer_tables, i, layer_row_);
   }
   return ok_status();
 }
 
+// Beside several residual streams `hidden` is the first one, scaled, and the others gain the sum.
 // hidden += norm(Wout (act(Wgate hidden) * t)) with t = (norm'(Win embedded / sqrt(H)) + table row)
 // / sqrt(2)
 Status Decoder::add_layer_input(const Pass& pass, const LayerWeights& w, std::uint32_t layer) {
@@ -42,8 +44,18 @@ Status Decoder::add_layer_input(const Pass& pass, const LayerWeights& w, std::ui
   QSF_RETURN_IF_ERROR(multiply(pass, OperatorKind::kGateUp, buffers_.hidden, {&gate, 1},
                                {.activation = gate_up_epilogue().activation, .add_to = {}}));
   backend_.multiply({buffers_.layer_gate, 0}, {buffers_.layer_input, 0}, n);
-  return add_product(pass, OperatorKind::kDown, buffers_.layer_gate, w.layer_input_out, {},
-                     w.layer_input_post_norm);
+  if (!spec_.has_streams()) {
+    return add_product(pass, OperatorKind::kDown, buffers_.layer_gate, w.layer_input_out, {},
+                       w.layer_input_post_norm);
+  }
+  const Product out = {&w.layer_input_out, {}, buffers_.projected};
+  QSF_RETURN_IF_ERROR(multiply(pass, OperatorKind::kDown, buffers_.layer_gate, {&out, 1}, {}));
+  norm(buffers_.projected, buffers_.projected, w.layer_input_post_norm, {});
+  for (std::uint32_t i = 1; i < spec_.n_streams; ++i) {
+    backend_.add_columns({buffers_.streams, i * spec_.hidden}, {buffers_.projected, 0},
+                         spec_.hidden);
+  }
+  return ok_status();
 }
 
 }  // namespace qsf

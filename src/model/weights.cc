@@ -7,6 +7,7 @@
 #include <string>
 #include <utility>
 
+#include "format/tensor_rules.h"
 #include "model/architecture.h"
 
 namespace qsf {
@@ -51,7 +52,9 @@ Status check_section(const QsfReader& reader, const SectionDirectory& directory,
     known.push_back(tensor_key(rule.kind, rule.expert));
     const auto index = tensors.find(rule.kind, rule.expert);
     std::string name(tensor_kind_name(rule.kind));
-    if (rule.expert != 0) name += " of expert " + std::to_string(rule.expert);
+    if (rule.expert != 0) {
+      name += (is_expert(rule.kind) ? " of expert " : " number ") + std::to_string(rule.expert);
+    }
     if (!index.has_value()) {
       if (!rule.required) continue;
       return corrupt("%s: tensor %s is missing; architecture %s needs it", where.c_str(),
@@ -109,6 +112,21 @@ class SectionBinder {
   TensorIndex tensors_;
   std::uint32_t section_;
 };
+
+void bind_streams(const SectionBinder& section, std::uint32_t n_streams, LayerWeights& layer) {
+  for (std::uint32_t i = 0; i + 1 < n_streams; ++i) {
+    const auto number = static_cast<std::uint16_t>(i);
+    layer.stream_in.push_back(section.matrix(TensorKind::kStreamIn, number));
+    layer.stream_out.push_back(section.matrix(TensorKind::kStreamOut, number));
+  }
+  layer.stream_router = section.vector(TensorKind::kStreamRouter);
+  layer.stream_predict = section.vector(TensorKind::kStreamPredict);
+  layer.stream_correct = section.vector(TensorKind::kStreamCorrect);
+  layer.stream_scale = section.vector(TensorKind::kStreamScale);
+  layer.laurel_left = section.matrix(TensorKind::kLaurelLeft);
+  layer.laurel_right = section.matrix(TensorKind::kLaurelRight);
+  layer.laurel_norm = section.vector(TensorKind::kLaurelNorm);
+}
 
 LayerWeights bind_layer(const SectionBinder& section, std::uint32_t n_experts) {
   LayerWeights layer;
@@ -214,8 +232,9 @@ ModelWeights ModelWeights::bind(const QsfReader& reader, const WeightPager& page
 
   weights.layers.reserve(spec.n_layers);
   for (std::uint32_t i = 0; i < spec.n_layers; ++i) {
-    weights.layers.push_back(bind_layer(SectionBinder(reader, pager, layer_section(i)),
-                                        spec.has_experts(i) ? spec.n_experts : 0));
+    const SectionBinder section(reader, pager, layer_section(i));
+    weights.layers.push_back(bind_layer(section, spec.has_experts(i) ? spec.n_experts : 0));
+    bind_streams(section, spec.n_streams, weights.layers.back());
   }
 
   const SectionBinder last(reader, pager, final_section(spec.n_layers));

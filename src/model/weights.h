@@ -63,6 +63,11 @@ struct LayerWeights {
   MatrixRef layer_input, layer_input_gate, layer_input_out;  // of a token's input for the layer
   std::span<const float> layer_input_norm, layer_input_post_norm;
   std::span<const float> layer_scale;  // [1]
+  // With several residual streams: of each but the first, in the first layer and in the last.
+  std::vector<MatrixRef> stream_in, stream_out;
+  std::span<const float> stream_router, stream_predict, stream_correct, stream_scale;
+  MatrixRef laurel_left, laurel_right;
+  std::span<const float> laurel_norm;
   // Where experts stand beside an FFN: before the router and the experts, behind FFN and experts.
   std::span<const float> router_norm, expert_norm, dense_post_norm, expert_post_norm;
   std::span<const float> expert_scales;  // [experts]

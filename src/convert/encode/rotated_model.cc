@@ -96,6 +96,8 @@ bool allows_stream(TensorKind kind) noexcept {
     case TensorKind::kEmbeddingNorm:
     case TensorKind::kEmbeddingNormBias:
     case TensorKind::kAttnPostNorm:
+    case TensorKind::kStreamScale:
+    case TensorKind::kLaurelNorm:
     case TensorKind::kFfnPostNorm: return false;
     default: return true;
   }

@@ -59,6 +59,10 @@ NaiveModel::NaiveModel(ModelSpec spec, std::uint64_t seed) : spec_(std::move(spe
           value = name.ends_with("bias") ? 0.3F * normal : 1.0F + 0.3F * normal;
           if (rule.kind == TensorKind::kRouterCorrection) value /= 4.0F;  // every expert is chosen
           if (rule.kind == TensorKind::kScanDecay) value = -std::fabs(value);
+          if (rule.kind == TensorKind::kStreamRouter) value = 3.0F * normal;  // tanh bends
+          if (rule.kind == TensorKind::kStreamPredict || rule.kind == TensorKind::kStreamCorrect) {
+            value = 0.3F * normal;
+          }
         }
       }
       weights_[{section, rule.kind, rule.expert}] = std::move(values);
@@ -362,7 +366,8 @@ void NaiveModel::scale_stream(std::uint32_t section, Row& x) const {
 NaiveModel::Row NaiveModel::layer_input(std::uint32_t section, const Row& stream,
                                         const Row& embedded, std::uint32_t token) const {
   const std::size_t n = spec_.layer_input_dim;
-  const std::size_t first = (std::size_t{token} * spec_.n_layers + section - 1) * n;
+  const std::size_t row = token < spec_.layer_table_rows() ? token : 0;
+  const std::size_t first = (row * spec_.n_layers + section - 1) * n;
   const Weights& table = weights(0, TensorKind::kLayerEmbedding);
   Row input = product(section, TensorKind::kLayerInput, kNone, embedded);
   for (double& value : input) value /= std::sqrt(spec_.hidden);
@@ -389,7 +394,8 @@ NaiveModel::Row NaiveModel::inner_row(std::uint32_t section, const Matrix& gate,
     for (double& value : inner) value = activated(spec_.activation, value);
     return inner;
   }
-  const Row gates = product(section, gate.weight, gate.bias, x, expert);
+  Row gates = product(section, gate.weight, gate.bias, x, expert);
+  if (spec_.cuts_gates(section - 1)) cut(gates);
   for (std::size_t i = 0; i < inner.size(); ++i) {
     inner[i] = gated(spec_.activation, gates[i], inner[i]);
   }
@@ -514,6 +520,17 @@ NaiveModel::Row NaiveModel::dense_ffn(std::uint32_t section, const Row& x) const
   return product(section, TensorKind::kFfnDown, TensorKind::kFfnDownBias, inner);
 }
 
+// The logits of a row behind the last layer.
+NaiveModel::Row NaiveModel::output(const Row& x) const {
+  using enum TensorKind;
+  const std::uint32_t last = spec_.n_layers + 1;
+  const Row n = norm(x, weights(last, kFinalNorm), weights(last, kFinalNormBias));
+  Row logits =
+      spec_.tied_head ? product(0, kTokenEmbedding, kNone, n) : product(last, kHead, kHeadBias, n);
+  for (double& logit : logits) logit = capped(spec_.logit_scale * logit, spec_.logit_soft_cap);
+  return logits;
+}
+
 std::vector<std::vector<double>> NaiveModel::logits(
     const std::vector<std::uint32_t>& tokens, std::uint32_t context,
     const std::vector<double>& slopes, const Sees& sees,
@@ -522,9 +539,11 @@ std::vector<std::vector<double>> NaiveModel::logits(
   std::vector<Row> rows;
   for (const std::uint32_t token : tokens) rows.push_back(embedded(token, rows.size()));
   const std::vector<Row> first_rows = rows;
+  Streams streams = expanded(rows);
   std::map<std::uint32_t, std::pair<std::vector<Row>, std::vector<Row>>> stored;  // keys, values
   for (std::uint32_t layer = 1; layer <= spec_.n_layers; ++layer) {
     if (skipped_ == layer - 1) continue;
+    predict(layer, streams, rows);
     std::vector<Row> normed, inputs, queries, keys, values;
     for (std::uint32_t position = 0; position < rows.size(); ++position) {
       const auto before = [&](TensorKind gain, TensorKind bias) {
@@ -573,6 +592,7 @@ std::vector<std::vector<double>> NaiveModel::logits(
         add(mixed[position], attended);
       }
       if (!mixed.empty()) add(x, scaled(behind(mixed[position], kAttnPostNorm)));
+      if (!streams.empty()) x = laurel(layer, x, normed[position]);
       Row m = x;
       if (spec_.parallel_block) {
         m = inputs[position];
@@ -580,20 +600,17 @@ std::vector<std::vector<double>> NaiveModel::logits(
         m = norm(x, weights(layer, kFfnNorm), weights(layer, kFfnNormBias));
       }
       if (spec_.has_ffn(layer - 1)) add(x, scaled(behind(ffn(layer, m, x), kFfnPostNorm)));
-      if (spec_.layer_input_dim != 0) {
+      if (!streams.empty()) {
+        correct(layer, streams[position], x, first_rows[position], tokens[position]);
+      } else if (spec_.layer_input_dim != 0) {
         add(x, layer_input(layer, x, first_rows[position], tokens[position]));
       }
       scale_stream(layer, x);
     }
     if (hidden != nullptr) hidden->push_back(rows);
   }
-  const std::uint32_t last = spec_.n_layers + 1;
-  for (Row& x : rows) {
-    const Row n = norm(x, weights(last, kFinalNorm), weights(last, kFinalNormBias));
-    x = spec_.tied_head ? product(0, kTokenEmbedding, kNone, n)
-                        : product(last, kHead, kHeadBias, n);
-    for (double& logit : x) logit = capped(spec_.logit_scale * logit, spec_.logit_soft_cap);
-  }
+  merge(streams, rows);
+  for (Row& x : rows) x = output(x);
   return rows;
 }
 

@@ -106,6 +106,18 @@ class NaiveModel {
   // What a token's input for a layer adds to the stream.
   Row layer_input(std::uint32_t section, const Row& stream, const Row& embedded,
                   std::uint32_t token) const;
+  // Several residual streams of each token, or none.
+  using Streams = std::vector<std::vector<Row>>;
+  Streams expanded(const std::vector<Row>& rows) const;
+  // Rows become what is predicted of the first stream.
+  void predict(std::uint32_t section, Streams& streams, std::vector<Row>& rows) const;
+  void correct(std::uint32_t section, std::vector<Row>& streams, const Row& y, const Row& embedded,
+               std::uint32_t token) const;
+  Row laurel(std::uint32_t section, const Row& x, const Row& normed) const;
+  void merge(const Streams& streams, std::vector<Row>& rows) const;
+  std::vector<double> routed_streams(std::uint32_t section, const Row& x) const;
+  void cut(Row& gates) const;
+  Row output(const Row& x) const;
   Row ffn(std::uint32_t section, const Row& x, const Row& stream) const;
   Row dense_ffn(std::uint32_t section, const Row& x) const;
   Row beside(std::uint32_t section, const Row& x, const Row& stream) const;
