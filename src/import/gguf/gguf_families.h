@@ -59,6 +59,13 @@ Status finish_gemma4(const GgufFile& file, GgufFields& fields, ModelSpec& spec);
 Status finish_gemma4moe(const GgufFile& file, GgufFields& fields, ModelSpec& spec);
 bool has_gemma4_experts(const GgufFile& file);
 
+// The keys of families whose attention and FFN may stand side by side, and of MPT.
+Status finish_falcon(const GgufFile& file, GgufFields& fields, ModelSpec& spec);
+bool has_falcon_attention_norm(const GgufFile& file);
+Status finish_gptneox(const GgufFile& file, GgufFields& fields, ModelSpec& spec);
+Status finish_mpt(const GgufFile& file, GgufFields& fields, ModelSpec& spec);
+Status finish_stablelm(const GgufFile& file, GgufFields& fields, ModelSpec& spec);
+
 // The keys of encoders.
 Status finish_gemma_embedding(const GgufFile& file, GgufFields& fields, ModelSpec& spec);
 Status finish_modernbert(const GgufFile& file, GgufFields& fields, ModelSpec& spec);
