@@ -6,6 +6,7 @@ import torch
 import golden_patches as patches
 from golden_edits import (Fault, blocks_as_fused, edited, exchanged, fused_as_blocks,
                           swapped_halves, swapped_views, with_keys)
+from golden_gemma3n import gemma3n_faults
 from golden_gemma4 import gemma4_faults
 from golden_gpt_oss import gpt_oss_faults
 from golden_layouts import has_experts, head_shape, is_norm_gain, rotates
@@ -269,8 +270,8 @@ def _mpt_faults(config, state):
 FAMILIES = {
     "bloom": _bloom_faults, "cohere": _cohere_faults, "cohere2": _cohere_faults,
     "exaone4": _exaone4_faults, "falcon": _falcon_faults, "gemma": _gemma_faults,
-    "gemma2": _gemma2_faults, "gemma3_text": _gemma3_faults, "gemma4_text": gemma4_faults,
-    "glm4": _glm4_faults,
+    "gemma2": _gemma2_faults, "gemma3_text": _gemma3_faults, "gemma3n_text": gemma3n_faults,
+    "gemma4_text": gemma4_faults, "glm4": _glm4_faults,
     "gpt_neox": _gpt_neox_faults, "granite": _granite_faults, "ministral3": _ministral3_faults,
     "mixtral": expert_faults, "qwen3_moe": _qwen3_moe_faults, "olmoe": _olmoe_faults,
     "granitemoe": granitemoe_faults, "granitemoehybrid": _granite4_faults,

@@ -110,6 +110,7 @@ def planted_faults(config, state):
         yield from rope_faults(config, state)
     if config["model_type"] != "gpt2" and not own_heads:
         yield from _group_faults(config, state)
+    if config["model_type"] not in ("gpt2", "gemma3n_text", "gemma4_text"):
         yield from window_faults(config, state)
     for families in (FAMILIES, EXPERT_FAMILIES, LATENT_FAMILIES, DELTA_FAMILIES, LLAMA4_FAMILIES,
                      HYBRID_FAMILIES):

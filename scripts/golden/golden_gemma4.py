@@ -77,7 +77,7 @@ def gemma4_faults(config, state):
     yield from _norm_faults(config, state)
     yield from _attention_faults(config, state)
     yield from _rope_faults(config, state)
-    yield from _window_faults(config, state)
+    yield from windows_of_other_lengths(config, state)
     yield Fault("embedding scale 1", config, state, patches.embedding_scale_one)
     yield Fault("logit cap dropped", with_keys(config, final_logit_softcapping=None), state)
     for layer in range(config["num_hidden_layers"]):
@@ -88,7 +88,7 @@ def gemma4_faults(config, state):
     if config.get("enable_moe_block"):
         yield from _expert_faults(config, state)
     if config["num_kv_shared_layers"]:
-        yield from _sharing_faults(config, state)
+        yield from sharing_faults(config, state)
     if config["hidden_size_per_layer_input"]:
         yield from _layer_input_faults(config, state)
 
@@ -99,15 +99,15 @@ def _norm_faults(config, state):
     for part in ("input_layernorm", "post_attention_layernorm", "pre_feedforward_layernorm",
                  "post_feedforward_layernorm", "q_norm", "k_norm", "v_norm"):
         yield Fault(f"{part} dropped", config, state, patches.without(part))
-    yield Fault("q and k norms after rope", config, state, _norms_after_rope)
-    yield Fault("values normalised by the gains of keys", config, state, _value_norms(
+    yield Fault("q and k norms after rope", config, state, norms_after_rope)
+    yield Fault("values normalised by the gains of keys", config, state, value_norms(
         lambda attn, x: attn.k_norm(x)))
 
 
 def _attention_faults(config, state):
-    yield Fault("scores scaled by the width of a head", config, state, _scaled_scores)
+    yield Fault("scores scaled by the width of a head", config, state, scaled_scores)
     if config["attention_k_eq_v"]:
-        yield Fault("values of normalised keys", config, state, _value_norms(
+        yield Fault("values of normalised keys", config, state, value_norms(
             lambda attn, x: attn.right_v_norm(attn.k_norm(x)) if attn.v_proj is None
             else attn.right_v_norm(x)))
     yield Fault("kv heads interleaved", config, _interleaved(config, state))
@@ -166,7 +166,7 @@ def _expert_faults(config, state):
     yield Fault("router reads the normalised rows", config, state, _normed_routing)
 
 
-def _sharing_faults(config, state):
+def sharing_faults(config, state):
     for kind in (LOCAL, GLOBAL):
         if layer_kinds(config)[:-config["num_kv_shared_layers"]].count(kind) > 1:
             yield Fault(f"keys and values of the first layer of {kind}", config, state,
@@ -201,6 +201,18 @@ def _unturned_queries(model):
 def _layer_input_faults(config, state):
     for part in ("per_layer_projection_norm", "post_per_layer_input_norm"):
         yield Fault(f"{part} dropped", config, state, patches.without(part))
+    yield from layer_table_faults(config, state)
+    for what, change in (
+            ("table rows not multiplied", lambda m: m.embed_tokens_per_layer.embed_scale.fill_(1)),
+            ("products not divided", lambda m: setattr(m, "per_layer_model_projection_scale", 1)),
+            ("sums not divided", lambda m: setattr(m, "per_layer_input_scale", 1))):
+        yield Fault(what, config, state, lambda model, change=change: change(model.model))
+    yield Fault("gate of inputs without activation", config, state, plain_gates)
+    yield Fault("inputs of the stream, not of the embedded row", config, state, _inputs_of_stream)
+
+
+def layer_table_faults(config, state):
+    """Of rows of the second embedding and of products that go to another layer."""
     width, n_layers = config["hidden_size_per_layer_input"], config["num_hidden_layers"]
     yield Fault("table rows of the next layer", config, edited(
         state, lambda name, t: t.copy_(t.roll(width, dims=1))
@@ -211,16 +223,9 @@ def _layer_input_faults(config, state):
     yield Fault("product of the next layer", config, edited(
         state, lambda name, t: t.copy_(t.roll(width, dims=0))
         if name.endswith("per_layer_model_projection.weight") else None))
-    for what, change in (
-            ("table rows not multiplied", lambda m: m.embed_tokens_per_layer.embed_scale.fill_(1)),
-            ("products not divided", lambda m: setattr(m, "per_layer_model_projection_scale", 1)),
-            ("sums not divided", lambda m: setattr(m, "per_layer_input_scale", 1))):
-        yield Fault(what, config, state, lambda model, change=change: change(model.model))
-    yield Fault("gate of inputs without activation", config, state, _plain_gates)
-    yield Fault("inputs of the stream, not of the embedded row", config, state, _inputs_of_stream)
 
 
-def _plain_gates(model):
+def plain_gates(model):
     for layer in model.model.layers:
         layer.act_fn = torch.nn.Identity()
 
@@ -269,7 +274,7 @@ def _normed_routing(model):
         layer.router.forward = forward
 
 
-def _window_faults(config, state):
+def windows_of_other_lengths(config, state):
     window = config["sliding_window"]
     for wrong in (4096, window // 2, window - 1, window + 1):
         yield Fault(f"window {window} -> {wrong}", with_keys(config, sliding_window=wrong), state)
@@ -333,12 +338,12 @@ def _attentions(model):
     return [layer.self_attn for layer in model.model.layers]
 
 
-def _scaled_scores(model):
+def scaled_scores(model):
     for attn in _attentions(model):
         attn.scaling = attn.head_dim ** -0.5
 
 
-def _value_norms(compute):
+def value_norms(compute):
     """Returns a patch that normalises values by compute(attention, values)."""
 
     def patch(model):
@@ -357,7 +362,7 @@ class _Function(torch.nn.Module):
         self.forward = function
 
 
-def _norms_after_rope(model):
+def norms_after_rope(model):
     for attn in _attentions(model):
         module = sys.modules[type(attn).__module__]
         norms = [norm for norm in (attn.q_norm, getattr(attn, "k_norm", None)) if norm is not None]

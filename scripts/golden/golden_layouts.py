@@ -13,7 +13,7 @@ SCALES_EMBEDDINGS = ("gemma", "gemma2", "gemma3_text")
 WITH_DELTA_RULES = ("qwen3_5_text", "qwen3_5_moe_text", "qwen3_next")
 ADDS_ONE_TO_GAINS = (*SCALES_EMBEDDINGS, *WITH_DELTA_RULES)
 # Families whose published files say nothing about the head, or nothing about the base of RoPE.
-TIED_BY_DEFAULT = ("cohere", "cohere2", "falcon", "gemma3_text", "lfm2", "lfm2_moe", "mpt",
+TIED_BY_DEFAULT = ("cohere", "cohere2", "falcon", "gemma3_text", "gemma3n_text", "lfm2", "lfm2_moe", "mpt",
                    "smollm3", "starcoder2")
 DEFAULT_THETA = {"gemma3_text": 1e6, "olmo3": 5e5}
 # Every how many layers one sees everything, where the file does not say.
@@ -243,7 +243,7 @@ def rope_by_kind(config):
     full = {"rope_theta": theta, **(config.get("rope_scaling") or {}), **stored}
     spelled = full.pop("type", "default")
     full.setdefault("rope_type", "longrope" if "long_factor" in full else spelled)
-    if family == "gemma3_text":
+    if family in ("gemma3_text", "gemma3n_text"):
         theta = config.get("rope_local_base_freq", 10000.0)
     elif family != "olmo3":
         return {"full_attention": full}

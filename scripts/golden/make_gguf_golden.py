@@ -19,6 +19,7 @@ import gguf
 import numpy as np
 
 import gguf_delta
+import gguf_gemma3n
 import gguf_gpt_oss
 import gguf_hybrid
 import golden_layouts as layouts
@@ -42,7 +43,7 @@ MODELS = {
     "granitemoe": "granitemoe", "gpt_oss": "gpt-oss", "gpt_oss_floats": "gpt-oss", "lfm2": "lfm2",
     "lfm2_moe": "lfm2moe", "granite4h": "granitehybrid", "granite4h_experts": "granitehybrid",
     "qwen3_5": "qwen35", "qwen3_5_moe": "qwen35moe", "qwen3_next": "qwen3next",
-    "gemma4": "gemma4", "gemma4_a4b": "gemma4", "gemma4_e": "gemma4",
+    "gemma3n": "gemma3n", "gemma4": "gemma4", "gemma4_a4b": "gemma4", "gemma4_e": "gemma4",
     "nemotron_h": "nemotron_h", "nemotron_h_moe": "nemotron_h_moe",
     "falcon_h1": "falcon-h1",
 }
@@ -256,14 +257,14 @@ def add_window_keys(writer, arch, config):
     window = config.get("sliding_window")
     if arch in ("phi3", "phimoe"):
         writer.add_sliding_window(window or 0)
-    elif window is not None and arch in ("gemma2", "gemma3", "gemma4", "olmo2", "exaone4",
+    elif window is not None and arch in ("gemma2", "gemma3", "gemma3n", "gemma4", "olmo2", "exaone4",
                                          "cohere2", "starcoder2", "gpt-oss"):
         writer.add_sliding_window(window)
         kinds = layouts.layer_kinds(config)
         local = [kind == "sliding_attention" for kind in kinds]
         by_default = [(layer + 1) % layouts.DEFAULT_PATTERN.get(config["model_type"], 1) != 0
                       for layer in range(len(kinds))]
-        always = arch in ("olmo2", "exaone4", "gemma4")
+        always = arch in ("olmo2", "exaone4", "gemma3n", "gemma4")
         if always or (arch in ("gemma3", "cohere2") and local != by_default):
             writer.add_sliding_window_pattern(local)
 
@@ -273,7 +274,7 @@ def add_family_keys(writer, arch, config):
     if arch == "gemma2":
         writer.add_attn_logit_softcapping(config["attn_logit_softcapping"])
         writer.add_final_logit_softcapping(config["final_logit_softcapping"])
-    if arch in ("gemma3", "gemma4") and config.get("final_logit_softcapping"):
+    if arch in ("gemma3", "gemma3n", "gemma4") and config.get("final_logit_softcapping"):
         writer.add_final_logit_softcapping(config["final_logit_softcapping"])
     if config.get("enable_moe_block"):
         writer.add_expert_count(config["num_experts"])
@@ -397,6 +398,8 @@ def add_keys(writer, arch, config, tensors, names):
             config.get("intermediate_size_mlp", config["intermediate_size"]))
     elif down is None:
         pass  # a mixture of experts alone
+    elif isinstance(config.get("intermediate_size"), list):
+        writer.add_feed_forward_length(config["intermediate_size"])
     elif config.get("use_double_wide_mlp"):  # in the last layers
         n_wide = config["num_kv_shared_layers"]
         n_narrow = layouts.count_layers(config) - n_wide
@@ -469,6 +472,8 @@ def convert(folder, arch, out):
             del tensors[name]
     if arch in gguf_hybrid.ARCHITECTURES:
         gguf_hybrid.take_layers(tensors)
+    if arch == "gemma3n":
+        gguf_gemma3n.stack_streams(tensors)
     known = next(known for known, name in gguf.MODEL_ARCH_NAMES.items() if name == arch)
     table = gguf.get_tensor_name_map(known, count_blocks(config))
     names = {name: table.get_name(name.replace("correction_bias", "correction.bias")
@@ -491,6 +496,8 @@ def convert(folder, arch, out):
         tensors.pop("lm_head.weight", None)
     writer = gguf.GGUFWriter(out, arch)
     add_keys(writer, arch, config, tensors, names)
+    if arch == "gemma3n":
+        gguf_gemma3n.add_keys(writer, config)
     add_tokenizer(writer, next(v.shape[0] for n, v in tensors.items() if names[n] == "token_embd.weight"))
     for name, values in rope_tensors(config):
         writer.add_tensor(name, values)

@@ -54,6 +54,7 @@ from transformers.models.auto.configuration_auto import CONFIG_MAPPING
 from transformers.models.falcon import modeling_falcon as falcon
 
 import golden_configs
+import golden_gemma3n
 import golden_gemma4
 import golden_gpt_oss
 from golden_configs import MAX_TOKENS
@@ -71,7 +72,8 @@ from golden_state_configs import drawn_state
 
 MODELS = {**golden_configs.MODELS, **EXPERT_MODELS, **LATENT_MODELS, **LLAMA4_MODELS,
           **golden_gpt_oss.GPT_OSS_MODELS, **golden_configs.SEEDED_MODELS, **DELTA_MODELS,
-          **golden_gemma4.gemma4_models(MAX_TOKENS), **HYBRID_MODELS}
+          **golden_gemma3n.gemma3n_models(MAX_TOKENS), **golden_gemma4.gemma4_models(MAX_TOKENS),
+          **HYBRID_MODELS}
 CASES = [(1, 21), (2, 21), (63, 21), (64, 21), (65, 21), (200, 21), (512, 21), (MAX_TOKENS, 1)]
 MIN_FAULT = 1e-2
 SCORE_STD = (2.0, 3.0)
@@ -130,8 +132,9 @@ def draw(name, shape, config, rng):
     own = drawn_state(name, values)
     if own is not None:
         return torch.from_numpy(own)
-    if config["model_type"] == "gemma4_text":
-        own = golden_gemma4.drawn(name, values)
+    if config["model_type"] in ("gemma3n_text", "gemma4_text"):
+        family = golden_gemma4 if config["model_type"] == "gemma4_text" else golden_gemma3n
+        own = family.drawn(name, values)
         if own is not None:
             return torch.from_numpy(own.astype(np.float32))
     if is_norm_gain(name):

@@ -38,6 +38,8 @@ PUBLISHED = {
     "Gemma3ForCausalLM": "Gemma 3 270M, 1B",
     "Gemma3ForConditionalGeneration": "Gemma 3 4B to 27B, text alone",
     "Gemma3TextModel": "EmbeddingGemma 300M",
+    "Gemma3nForCausalLM": "Gemma 3n, text part saved alone",
+    "Gemma3nForConditionalGeneration": "Gemma 3n E2B, E4B, text alone",
     "Gemma4ForCausalLM": "Gemma 4, text part saved alone",
     "Gemma4ForConditionalGeneration": "Gemma 4 E2B to 31B, 26B-A4B, text alone",
     "GemmaForCausalLM": "Gemma 2B, 7B",
@@ -110,6 +112,7 @@ PARTS = {
     ("single_sublayers", "true"): "one part a layer",
     ("layer_scale", "true"): "scale",
     ("layer_input", "true"): "inputs",
+    ("streams", "true"): "streams",
 }
 
 

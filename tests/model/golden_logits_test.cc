@@ -121,6 +121,8 @@ const char* const kModels[] = {"gpt2",
                                "deepseek_v2",
                                "deepseek_v3",
                                "glm4_moe_lite",
+                               "gemma3n",
+                               "gemma3n_rows",
                                "gemma4",
                                "gemma4_a4b",
                                "gemma4_e",
@@ -461,6 +463,10 @@ class ConfigFaults {
     if (config_.value("n_group", 1) > 1) add("topk_group", config_["topk_group"].get<int>() + 1);
     if (config_.contains("norm_topk_prob") && family_ != "deepseek_v2") {  // which does not read it
       add("norm_topk_prob", !config_["norm_topk_prob"].get<bool>());
+    }
+    const char* const sparsity = "activation_sparsity_pattern";
+    if (config_.contains(sparsity) && config_[sparsity].is_array()) {
+      add(sparsity, json(std::vector<double>(config_[sparsity].size(), 0.0)));
     }
     if (family_ == "llama4_text") {
       add("use_qk_norm", !config_["use_qk_norm"].get<bool>());

@@ -92,6 +92,30 @@ void make_gemma4_e2b(ModelSpec& spec) {
   set_layer_ffn(std::move(ffn), spec);
 }
 
+void make_gemma3n(ModelSpec& spec) {
+  spec.activation = Activation::kGeluTanh;
+  spec.tied_head = true;
+  spec.embedding_scale = std::sqrt(static_cast<float>(spec.hidden));
+  spec.attention_scale = 1.0F;
+  spec.value_norms = true;
+  spec.logit_soft_cap = 30.0F;
+  spec.rope.theta = 1000000.0F;
+  spec.sliding_window = windows(spec, 512, 5);
+  for (const std::uint32_t of_layer : spec.sliding_window) {
+    const LayerRope rope = of_layer == 0 ? LayerRope::kMain : LayerRope::kLocal;
+    spec.layer_rope.push_back(static_cast<std::uint32_t>(rope));
+  }
+  spec.layer_input_dim = 256;
+  spec.layer_input_rows = spec.n_vocab - 256;  // without tokens of images and sound
+  spec.n_streams = 4;
+  spec.laurel_dim = 64;
+  spec.ffn_cutoff = 1.6448534F;
+  for (std::uint32_t layer = 0; layer < spec.n_layers; ++layer) {
+    spec.ffn_cutoff_layers.push_back(layer < spec.n_layers / 3 ? 1 : 0);
+  }
+  QSF_CHECK(share_kv(spec.n_layers / 3, spec).ok());
+}
+
 void make_gemma4_moe(ModelSpec& spec) {
   make_gemma4(spec);
   set_experts(128, 8, 704, spec);
@@ -245,6 +269,7 @@ constexpr RandomShape kShapes[] = {
     {"gpt2-large", "gpt2", 36, 1280, 5120, 20, 20, 50257, 1024},
     {"gemma3-270m", "gemma3", 18, 640, 2048, 4, 1, 262144, 32768, false, make_gemma3},
     {"gemma3-4b", "gemma3", 34, 2560, 10240, 8, 4, 262208, 131072, false, make_gemma3},
+    {"gemma3n-e2b", "gemma3n", 30, 2048, 8192, 8, 2, 262400, 32768, false, make_gemma3n},
     {"gemma4-31b", "gemma4", 60, 5376, 21504, 32, 16, 262144, 262144, false, make_gemma4},
     {"gemma4-e2b", "gemma4", 35, 1536, 6144, 8, 1, 262144, 131072, false, make_gemma4_e2b},
     {"gemma4-26b-a4b", "gemma4moe", 30, 2816, 2112, 16, 8, 262144, 262144, false, make_gemma4_moe},
@@ -375,6 +400,8 @@ float vector_value(TensorKind kind) noexcept {
     case TensorKind::kExpertNorm:
     case TensorKind::kDensePostNorm:
     case TensorKind::kExpertPostNorm:
+    case TensorKind::kStreamScale:
+    case TensorKind::kLaurelNorm:
     case TensorKind::kAttnPostNorm:
     case TensorKind::kFfnPostNorm:
     case TensorKind::kFinalNorm: return 1.0F;
@@ -457,6 +484,8 @@ bool RandomModelWriter::is_present(Presence presence, std::uint32_t layer) const
     case Presence::kOwnValues:
       return spec_.owns_kv(layer) && !spec_.attention_of(layer).values_are_keys;
     case Presence::kLayerInput: return spec_.layer_input_dim != 0;
+    case Presence::kFirstStreams: return layer == 0;
+    case Presence::kLastStreams: return layer + 1 == spec_.n_layers;
     case Presence::kDense: return !spec_.has_experts(layer);
     case Presence::kExperts: return spec_.has_experts(layer);
     case Presence::kShared: return spec_.has_experts(layer) && spec_.shared_ffn != 0;
@@ -485,8 +514,11 @@ Result<std::vector<TensorInfo>> RandomModelWriter::tensors(SectionKind section,
   }
   std::vector<TensorInfo> infos;
   for (const TensorPlace& place : places) {
-    QSF_ASSIGN_OR_RETURN(const TensorInfo info, tensor(layer, place));
-    infos.push_back(info);
+    const std::uint32_t n = is_of_stream(place.kind) ? spec_.n_streams - 1 : 1;
+    for (std::uint32_t i = 0; i < n; ++i) {
+      QSF_ASSIGN_OR_RETURN(const TensorInfo info, tensor(layer, place, i));
+      infos.push_back(info);
+    }
   }
   if (section != SectionKind::kLayer || !spec_.has_experts(layer)) return infos;
   for (std::uint32_t expert = 0; expert < spec_.n_experts; ++expert) {

@@ -158,13 +158,14 @@ TEST(RandomShapesTest, OtherFamiliesHaveTheirTensors) {
   }
   for (const std::string_view name :
        {"olmoe-7b", "qwen3-30b-a3b", "mixtral-8x7b", "gpt-oss-20b", "gemma3-4b", "granite4-h-micro",
-        "lfm2-8b-a1b", "qwen3.5-0.8b", "gemma4-31b", "gemma4-e2b", "gemma4-26b-a4b",
+        "lfm2-8b-a1b", "qwen3.5-0.8b", "gemma4-31b", "gemma4-e2b", "gemma3n-e2b", "gemma4-26b-a4b",
         "nemotron3-nano-30b-a3b", "falcon-h1-0.5b"}) {
     RandomShape shape = *find_random_shape(name);
     const bool sixth_differs =
         shape.architecture.starts_with("gemma4") || shape.architecture == "nemotron_h_moe";
     shape.n_layers = sixth_differs ? 6 : 2;
-    if (name == "gemma4-e2b") shape.n_layers = 12;  // of which the last six share
+    if (name == "gemma4-e2b") shape.n_layers = 12;   // of which the last six share
+    if (name == "gemma3n-e2b") shape.n_layers = 15;  // of which the last five share
     shape.hidden = 64;
     shape.ffn = 48;
     shape.n_vocab = 330;

@@ -461,6 +461,7 @@ constexpr GgufKindName kFalconTwoNormNames[] = {{TensorKind::kAttnNorm, "attn_no
                                                 {TensorKind::kFfnNorm, "attn_norm.weight"},
                                                 {TensorKind::kFfnNormBias, "attn_norm.bias"}};
 
+constexpr GgufKindName kGemma3nNames[] = {{TensorKind::kRouterNorm, "altup_router_norm.weight"}};
 // What follows attention is the norm before the FFN here.
 constexpr GgufKindName kLateFfnNormNames[] = {{TensorKind::kFfnNorm, "post_attention_norm.weight"}};
 constexpr std::array kScanNames = std::to_array<GgufKindName>({
@@ -541,6 +542,12 @@ constexpr GgufArchitecture kGgufArchitectures[] = {
      .family = "gemma3",
      .activation = Activation::kGeluTanh,
      .finish = finish_gemma3},
+    {.name = "gemma3n",
+     .family = "gemma3n",
+     .activation = Activation::kGeluTanh,
+     .heads_by_layer = true,
+     .finish = finish_gemma3n,
+     .names = kGemma3nNames},
     {.name = "gemma4",
      .family = "gemma4moe",
      .activation = Activation::kGeluTanh,

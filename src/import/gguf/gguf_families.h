@@ -55,6 +55,7 @@ struct GgufArchitecture {
 };
 
 // The keys of Gemma 4.
+Status finish_gemma3n(const GgufFile& file, GgufFields& fields, ModelSpec& spec);
 Status finish_gemma4(const GgufFile& file, GgufFields& fields, ModelSpec& spec);
 Status finish_gemma4moe(const GgufFile& file, GgufFields& fields, ModelSpec& spec);
 bool has_gemma4_experts(const GgufFile& file);

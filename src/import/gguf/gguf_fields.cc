@@ -108,6 +108,20 @@ std::vector<std::uint32_t> GgufFields::u32_array(const char* name, std::uint32_t
   return numbers;
 }
 
+std::vector<float> GgufFields::f32_array(const char* name, std::uint32_t n) {
+  auto values = take(gguf_.get_floats(read(name)));
+  if (!values) {
+    fail(corrupt("GGUF: key \"%s%s\" is missing", prefix_.c_str(), name));
+    return std::vector<float>(n);
+  }
+  if (values->size() != n) {
+    fail(corrupt("GGUF: key \"%s%s\": %zu values, expected %u", prefix_.c_str(), name,
+                 values->size(), n));
+    return std::vector<float>(n);
+  }
+  return std::move(*values);
+}
+
 void GgufFields::refuse_unread(const char* name, double only) {
   const GgufKey* key = gguf_.find_key(prefix_ + name);
   if (key == nullptr || read_.contains(std::string_view(name))) return;

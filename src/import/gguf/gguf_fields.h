@@ -46,6 +46,8 @@ class GgufFields {
   bool is_array(const char* name) const;
   // An array of `n` integers up to `high`. The key is required. Returns zeros after a failure.
   std::vector<std::uint32_t> u32_array(const char* name, std::uint32_t n, std::uint32_t high);
+  // An array of `n` numbers, infinite ones too. The key is required. Returns zeros after a failure.
+  std::vector<float> f32_array(const char* name, std::uint32_t n);
   // The same where a zero in the file means `fallback`, as it does in llama.cpp.
   float positive_or(const char* name, float fallback);
   bool boolean(const char* name, bool fallback);

@@ -79,6 +79,10 @@ bool is_matrix(TensorKind kind) noexcept {
     case TensorKind::kLayerInputOut:
     case TensorKind::kDenseUp:
     case TensorKind::kDenseDown:
+    case TensorKind::kStreamIn:
+    case TensorKind::kStreamOut:
+    case TensorKind::kLaurelLeft:
+    case TensorKind::kLaurelRight:
     case TensorKind::kPositionEmbedding:
     case TensorKind::kHead: return true;
     default: return false;
@@ -190,6 +194,8 @@ class GgufModelMapper {
       case Presence::kOwnValues:
         return spec().owns_kv(layer) && !spec().attention_of(layer).values_are_keys;
       case Presence::kLayerInput: return spec().layer_input_dim != 0;
+      case Presence::kFirstStreams: return layer == 0;
+      case Presence::kLastStreams: return layer + 1 == spec().n_layers;
       case Presence::kDense: return !spec().has_experts(layer);
       case Presence::kExperts: return spec().has_experts(layer);
       case Presence::kShared: return spec().has_experts(layer) && spec().shared_ffn != 0;
@@ -213,7 +219,18 @@ class GgufModelMapper {
   Status map_section(GgufModel::Section& to, std::uint32_t layer,
                      std::span<const TensorPlace> places) {
     for (const TensorPlace& place : places) {
-      if (is_present(place, layer)) QSF_RETURN_IF_ERROR(map_tensor(to, layer, place));
+      if (!is_present(place, layer)) continue;
+      if (!is_of_stream(place.kind)) {
+        QSF_RETURN_IF_ERROR(map_tensor(to, layer, place));
+        continue;
+      }
+      // Those of all streams are stacked.
+      const std::uint32_t n = spec().n_streams - 1;
+      for (std::uint32_t i = 0; i < n; ++i) {
+        const Found found = {gguf_tensor_name(architecture_, place.kind, layer),
+                             std::uint64_t{i} * spec().hidden, spec().hidden, n};
+        QSF_RETURN_IF_ERROR(map_found(to, layer, place, i, found));
+      }
     }
     return ok_status();
   }
@@ -287,6 +304,9 @@ class GgufModelMapper {
                !spec().has_delta_rule()) {
       dims[0] = 1;
       dims[1] = shape.cols;
+    } else if (listed.storage == Storage::kFlat) {
+      dims[0] = kind == TensorKind::kStreamRouter ? spec().hidden : spec().n_streams;
+      dims[1] = shape.cols / dims[0];
     } else if (kind == TensorKind::kScanNorm) {
       dims[0] = shape.cols / spec().mixer_groups;
       dims[1] = spec().mixer_groups;

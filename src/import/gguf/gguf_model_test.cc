@@ -120,8 +120,9 @@ INSTANTIATE_TEST_SUITE_P(
                     "qwen3_moe", "olmoe", "granitemoe", "qwen2_moe", "gpt_oss", "gpt_oss_floats",
                     "glm4_moe", "granitemoeshared", "phimoe", "lfm2", "lfm2_moe", "granite4h",
                     "granite4h_experts", "deepseek_v2_lite", "deepseek_v3", "glm4_moe_lite",
-                    "qwen3_5_moe", "qwen3_next", "llama4", "llama4_dense_layers", "gemma4",
-                    "gemma4_a4b", "gemma4_e", "nemotron_h", "nemotron_h_moe", "falcon_h1"),
+                    "qwen3_5_moe", "qwen3_next", "llama4", "llama4_dense_layers", "gemma3n",
+                    "gemma4", "gemma4_a4b", "gemma4_e", "nemotron_h", "nemotron_h_moe",
+                    "falcon_h1"),
     [](const auto& test) { return std::string(test.param); });
 
 TEST(GgufModelTest, StoriesOfBothFormsAreOneModel) {

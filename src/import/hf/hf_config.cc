@@ -27,6 +27,7 @@ struct Family {
   bool headless = false;         // the class has no output head
 };
 constexpr std::uint32_t kGemma3Vocab = 262208;
+constexpr std::uint32_t kGemma3nVocab = 262400;
 constexpr std::uint32_t kGemma4Vocab = 262144;
 constexpr Family kFamilies[] = {
     {"BitNetForCausalLM", parse_bitnet},
@@ -46,6 +47,8 @@ constexpr Family kFamilies[] = {
     {"Gemma3ForCausalLM", parse_gemma3, false, kGemma3Vocab},
     {"Gemma3ForConditionalGeneration", parse_gemma3, true, kGemma3Vocab},
     {"Gemma3TextModel", parse_gemma3_encoder, false, kGemma3Vocab, true},
+    {"Gemma3nForCausalLM", parse_gemma3n, false, kGemma3nVocab},
+    {"Gemma3nForConditionalGeneration", parse_gemma3n, true, kGemma3nVocab},
     {"Gemma4ForCausalLM", parse_gemma4, false, kGemma4Vocab},
     {"Gemma4ForConditionalGeneration", parse_gemma4, true, kGemma4Vocab},
     {"GemmaForCausalLM", parse_gemma},

@@ -114,6 +114,36 @@ Status divide_heads(const char* hidden_key, const char* heads_key, ModelSpec& sp
   return ok_status();
 }
 
+namespace {
+
+// One number, or in some families a list of one a layer.
+void parse_ffn(ConfigFields& fields, const DecoderDefaults& defaults, ModelSpec& spec) {
+  constexpr std::uint32_t kMostRows = 1U << 24;
+  const char* key = defaults.ffn_key;
+  const JsonValue* list = fields.find(key);
+  if (!defaults.ffn_by_layer || list == nullptr || !list->is_array()) {
+    spec.ffn = fields.u32(key, 1, kMostRows);
+    return;
+  }
+  std::vector<std::uint32_t> rows;
+  for (const JsonValue& value : list->elements()) {
+    const auto number = value.unsigned_integer();
+    if (!number || *number == 0 || *number > kMostRows) {
+      fields.fail(corrupt("%s: %s, expected 1 to %u", key, value.shown().c_str(), kMostRows));
+      return;
+    }
+    rows.push_back(static_cast<std::uint32_t>(*number));
+  }
+  if (rows.empty() || rows.size() != spec.n_layers) {
+    fields.fail(corrupt("%s: %zu numbers, expected one for each of %u layers", key, rows.size(),
+                        spec.n_layers));
+    return;
+  }
+  set_layer_ffn(std::move(rows), spec);
+}
+
+}  // namespace
+
 Status parse_decoder_sizes(ConfigFields& fields, const DecoderDefaults& defaults, ModelSpec& spec) {
   spec.hidden = fields.u32("hidden_size", 1, 1U << 20);
   const char* layers = "num_hidden_layers";
@@ -127,7 +157,7 @@ Status parse_decoder_sizes(ConfigFields& fields, const DecoderDefaults& defaults
   spec.max_positions = defaults.max_positions == 0
                            ? fields.u32(positions, 1, kMaxConfigContext)
                            : fields.u32_or(positions, defaults.max_positions, 1, kMaxConfigContext);
-  spec.ffn = fields.u32(defaults.ffn_key, 1, 1U << 24);
+  parse_ffn(fields, defaults, spec);
   spec.norm = defaults.norm;
   spec.norm_epsilon = fields.positive(defaults.epsilon_key, defaults.epsilon);
   spec.positions = PositionEncoding::kRope;

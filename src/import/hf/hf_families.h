@@ -5,6 +5,7 @@
 //   hf_families.cc            LLaMA and what differs from it in numbers and biases
 //   hf_families_gpt.cc        GPT-2 and its kin: LayerNorm with a bias, an FFN without a gate
 //   hf_families_gemma.cc      Gemma
+//   hf_families_gemma3n.cc    Gemma 3n
 //   hf_families_gemma4.cc     Gemma 4
 //   hf_families_parallel.cc   attention and FFN side by side: Phi, StableLM, Command-R
 //   hf_families_post_norm.cc  norms behind sublayers: OLMo, EXAONE, GLM
@@ -61,6 +62,7 @@ Status parse_mpt(ConfigFields& fields, HfConfig& config);
 Status parse_gemma(ConfigFields& fields, HfConfig& config);
 Status parse_gemma2(ConfigFields& fields, HfConfig& config);
 Status parse_gemma3(ConfigFields& fields, HfConfig& config);
+Status parse_gemma3n(ConfigFields& fields, HfConfig& config);
 Status parse_gemma4(ConfigFields& fields, HfConfig& config);
 Status parse_phi2(ConfigFields& fields, HfConfig& config);
 Status parse_stablelm(ConfigFields& fields, HfConfig& config);
@@ -116,6 +118,7 @@ struct DecoderDefaults {
   std::optional<double> partial_rotary = std::nullopt;
   const char* partial_rotary_key = "partial_rotary_factor";
   const char* ffn_key = "intermediate_size";
+  bool ffn_by_layer = false;                // that may be a list, of one number a layer
   std::uint32_t rope_original_context = 0;  // of longrope; 0: max_position_embeddings
   bool yarn_is_longrope = false;            // an older name of it in files of the family
   const char* rope_theta_key = "rope_theta";

@@ -155,6 +155,8 @@ class HfModelMapper {
       case Presence::kOwnValues:
         return spec().owns_kv(layer) && !spec().attention_of(layer).values_are_keys;
       case Presence::kLayerInput: return spec().layer_input_dim != 0;
+      case Presence::kFirstStreams: return layer == 0;
+      case Presence::kLastStreams: return layer + 1 == spec().n_layers;
       case Presence::kDense: return !spec().has_experts(layer);
       case Presence::kExperts: return spec().has_experts(layer);
       case Presence::kRouterCorrection:
@@ -169,12 +171,22 @@ class HfModelMapper {
   Status map_section(HfModel::Section& to, const std::string& prefix,
                      std::span<const TensorPlace> places, std::uint32_t layer = 0) {
     for (const TensorPlace& place : places) {
-      if (is_present(place.presence, layer)) {
-        const std::string& at = place.of_all_layers ? prefix_ : prefix;
-        QSF_RETURN_IF_ERROR(map_tensor(to, layer, at + std::string(place.name), place));
+      if (!is_present(place.presence, layer)) continue;
+      const std::string& at = place.of_all_layers ? prefix_ : prefix;
+      const std::uint32_t n = is_of_stream(place.kind) ? spec().n_streams - 1 : 1;
+      for (std::uint32_t i = 0; i < n; ++i) {
+        QSF_RETURN_IF_ERROR(map_tensor(to, layer, numbered(at, place.name, i), place, i));
       }
     }
     return ok_status();
+  }
+
+  // The name with its number in place of a '*'.
+  static std::string numbered(const std::string& prefix, std::string_view name, std::uint32_t i) {
+    std::string text = prefix + std::string(name);
+    const std::size_t star = text.find('*');
+    if (star != std::string::npos) text.replace(star, 1, std::to_string(i));
+    return text;
   }
 
   // Maps the tensors of every expert, one expert behind the other.
@@ -184,10 +196,8 @@ class HfModelMapper {
     const std::span<const TensorPlace> places = stacked ? table_.stacked_experts : table_.experts;
     for (std::uint32_t expert = 0; expert < spec().n_experts; ++expert) {
       for (const TensorPlace& place : places) {
-        std::string name = prefix + std::string(place.name);
-        const std::size_t star = name.find('*');
-        if (star != std::string::npos) name.replace(star, 1, std::to_string(expert));
-        QSF_RETURN_IF_ERROR(map_tensor(to, layer, name, place, expert));
+        QSF_RETURN_IF_ERROR(
+            map_tensor(to, layer, numbered(prefix, place.name, expert), place, expert));
       }
     }
     return ok_status();
@@ -199,11 +209,16 @@ class HfModelMapper {
     const bool vector = shape.rows == 1 && is_vector(place.kind);
     const std::uint64_t n_outputs = vector ? shape.cols : shape.rows;
     Place at = locate(place, n_outputs, shape.cols, expert);
-    if (place.of_all_layers && !vector) {
+    if (place.of_all_layers && !vector && !is_of_stream(place.kind)) {
       at.n_stored = std::uint64_t{spec().n_layers} * n_outputs;
       at.first = layer * n_outputs;
     }
     std::vector<std::uint64_t> stored = stored_shape(place.storage, at, vector, shape.cols);
+    if (place.storage == Storage::kFlat) {
+      const bool router = place.kind == TensorKind::kStreamRouter;
+      const std::uint64_t n_cols = router ? spec().hidden : spec().n_streams;
+      stored = {n_outputs / n_cols, n_cols};
+    }
     if (place.storage == Storage::kConvTaps) {
       stored = {spec().conv_channels(), 1, spec().conv_taps};
     }
@@ -327,7 +342,8 @@ class HfModelMapper {
     const std::uint64_t part = qkv_part(place.kind);
     Place at{.n_stored = n_outputs, .run = n_outputs};
     switch (place.storage) {
-      case Storage::kPlain: break;
+      case Storage::kPlain:
+      case Storage::kFlat: break;
       case Storage::kTransposed: at.transposed = true; break;
       case Storage::kLessOne: at.less_one = true; break;
       case Storage::kBehindTwoRows:

@@ -24,6 +24,10 @@ inline bool is_vector(TensorKind kind) noexcept {
     case TensorKind::kLayerInput:
     case TensorKind::kLayerInputGate:
     case TensorKind::kLayerInputOut:
+    case TensorKind::kStreamIn:
+    case TensorKind::kStreamOut:
+    case TensorKind::kLaurelLeft:
+    case TensorKind::kLaurelRight:
     case TensorKind::kRouter:
     case TensorKind::kMixerIn:
     case TensorKind::kMixerOut:

@@ -4,6 +4,7 @@
 
 #include "base/check.h"
 #include "import/hf/hf_encoder_tensors.h"
+#include "import/hf/hf_gemma3n_tensors.h"
 #include "import/hf/hf_gemma4_tensors.h"
 #include "import/hf/hf_hybrid_tensors.h"
 #include "import/hf/hf_qwen35_tensors.h"
@@ -636,6 +637,7 @@ constexpr TensorTable kTables[] = {
     {"gemma", "model.", "layers.", kEmbedTokens, kGemmaLayer, kGemmaFinal},
     {"gemma2", "model.", "layers.", kEmbedTokens, kGemma2Layer, kGemmaFinal},
     {"gemma3", "model.", "layers.", kEmbedTokens, kGemma3Layer, kGemmaFinal},
+    {"gemma3n", "model.", "layers.", kGemma4Embedding, kGemma3nLayer, kNormFinal},
     {"gemma4", "model.", "layers.", kGemma4Embedding, kGemma4Layer, kNormFinal},
     {.architecture = "gemma4moe",
      .base_prefix = "model.",

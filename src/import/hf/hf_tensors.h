@@ -38,6 +38,7 @@ enum class Storage : std::uint8_t {
   kMxfp4,              // stacked; blocks and scales of hf_mxfp4.h, the name is that of the blocks
   kMxfp4Pairs,         // the same, with outputs in pairs
   kConvTaps,           // [channels, 1, taps]
+  kFlat,               // a vector, as a matrix of the rows behind each other
   kDecayLog,           // plain, logarithms of what is negated
   kGatedQueries,       // of each head its queries, then as many outputs of the gate
   kByKeyGroup,         // Qwen3-Next: of each group of heads all that matrices of its inputs have
@@ -64,6 +65,8 @@ enum class Presence : std::uint8_t {
   kOwnKeys,           // not where layers share an earlier one's keys and values
   kOwnValues,         // the same, and not where keys are values
   kLayerInput,        // as ModelSpec::layer_input_dim says
+  kFirstStreams,      // of each residual stream but the first, in the first layer
+  kLastStreams,       // the same in the last layer
   kDense,             // layers without experts
   kExperts,           // layers with experts
   kRouterCorrection,  // the same, as HfConfig says

@@ -31,8 +31,10 @@ struct GgufKeys {
   std::map<std::string, bool> booleans;
   std::map<std::string, std::vector<bool>> lists;
   std::map<std::string, std::vector<std::uint32_t>> arrays;  // in place of numbers of that name
+  std::map<std::string, std::vector<float>> float_arrays;
   std::vector<std::string> tensors;
   std::map<std::string, std::vector<float>> vectors;
+  std::map<std::string, std::pair<std::uint64_t, std::uint64_t>> matrices;  // of zeros
 
   std::string write() const {
     GgufWriter writer;
@@ -56,10 +58,15 @@ struct GgufKeys {
     for (const auto& [name, value] : texts) writer.add_text(prefix + name, value);
     for (const auto& [name, value] : booleans) writer.add_bool(prefix + name, value);
     for (const auto& [name, values] : lists) writer.add_bools(prefix + name, values);
+    for (const auto& [name, values] : float_arrays) writer.add_floats(prefix + name, values);
     writer.add_f32_tensor("token_embd.weight", {2, 3}, std::vector<float>(6, 1.0F));
     for (const std::string& name : tensors) writer.add_f32_tensor(name, {1}, {1.0F});
     for (const auto& [name, values] : vectors) {
       writer.add_f32_tensor(name, {values.size()}, values);
+    }
+    for (const auto& [name, dims] : matrices) {
+      writer.add_f32_tensor(name, {dims.first, dims.second},
+                            std::vector<float>(dims.first * dims.second));
     }
     return writer.finish();
   }
