@@ -124,9 +124,10 @@ Status Planner::take_matrices() {
   return ok_status();
 }
 
-// Experts stand side by side.
+// Those of experts and of residual streams stand side by side and have one type.
 void Planner::add_place(const SourcePlace& place, std::size_t group) {
-  if (is_expert(place.source->kind) && !matrices_.empty()) {
+  const bool several = is_expert(place.source->kind) || is_of_stream(place.source->kind);
+  if (several && !matrices_.empty()) {
     Matrix& last = matrices_.back();
     const SourcePlace& first = last.places.front();
     if (first.source->kind == place.source->kind && first.section.layer == place.section.layer) {

@@ -228,6 +228,31 @@ TEST_F(TargetSizeTest, ExpertsOfALayerShareTheirFormats) {
   }
 }
 
+// So have the products into residual streams, and those out of them.
+TEST_F(TargetSizeTest, StreamsShareTheirFormats) {
+  auto model = HfModel::open(QSF_SOURCE_DIR "/testdata/golden/gemma3n");
+  ASSERT_TRUE(model) << model.error().message();
+  model_ = std::move(*model);
+  const std::uint64_t least = smallest();
+  for (const std::uint64_t more : {0U, 20000U, 1000000U}) {
+    const auto planned = plan_target_size_by_error(*model_, options_, least + more);
+    ASSERT_TRUE(planned) << planned.error().message();
+    std::uint32_t n_of_streams = 0;
+    for (const TargetTensor& t : planned->tensors) {
+      if (!is_of_stream(t.place.source->kind)) continue;
+      EXPECT_EQ(t.n_matrices, 3U);
+      ++n_of_streams;
+    }
+    EXPECT_EQ(n_of_streams, 2U);
+    TranscodeOptions options = options_;
+    options.preset = QuantPreset::kKeep;
+    options.formats = &planned->formats;
+    const auto report = transcode(*model_, folder_.file("out.qsf"), options);
+    ASSERT_TRUE(report) << report.error().message();
+    EXPECT_EQ(std::filesystem::file_size(folder_.file("out.qsf")), planned->file_bytes);
+  }
+}
+
 // An expert counts by the rows that chose it: the third has four values alone, which two bits hold.
 TEST_F(TargetSizeTest, ExpertsThatAreUsedDecide) {
   TestTensors tensors = mixture_tensors();
