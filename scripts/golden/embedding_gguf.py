@@ -40,7 +40,7 @@ def add_keys(writer, config, settings):
         writer.add_rope_scaling_type(gguf.RopeScalingType.NONE)
         writer.add_sliding_window(config["local_attention"])
         writer.add_sliding_window_pattern(config["global_attn_every_n_layers"])
-        writer.add_string("modern-bert.hidden_act", config["hidden_activation"])
+        writer.add_string("modern-bert.hidden_activation", config["hidden_activation"])
 
 
 def add_tokenizer(writer, n_vocab):

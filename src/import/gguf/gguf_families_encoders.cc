@@ -53,6 +53,20 @@ Status read_dense(const GgufFile& file, ModelSpec& spec) {
   return ok_status();
 }
 
+// Names that llama.cpp reads as one activation of the gate.
+Status read_gate_activation(GgufFields& fields, ModelSpec& spec) {
+  const char* key = "hidden_activation";
+  const std::string name = fields.text(key, "gelu");
+  QSF_RETURN_IF_ERROR(fields.status());
+  if (name == "gelu" || name == "geglu") return ok_status();
+  if (name != "silu" && name != "swish" && name != "swiglu") {
+    return unsupported("GGUF: key \"%s\" is \"%.64s\", expected gelu or silu", key,
+                       shown_gguf_text(name).c_str());
+  }
+  spec.activation = Activation::kSilu;
+  return ok_status();
+}
+
 }  // namespace
 
 // The scale of scores follows from the width of a head.
@@ -74,7 +88,7 @@ Status finish_gemma_embedding(const GgufFile& file, GgufFields& fields, ModelSpe
 Status finish_modernbert(const GgufFile&, GgufFields& fields, ModelSpec& spec) {
   const char* key = "attention.sliding_window_pattern";
   QSF_RETURN_IF_ERROR(read_two_sides(fields, spec));
-  const std::string activation = fields.text("hidden_act", "gelu");
+  QSF_RETURN_IF_ERROR(read_gate_activation(fields, spec));
   const std::uint32_t window = fields.u32_or("attention.sliding_window", 0, 0, 1U << 30);
   std::vector<bool> local;
   if (fields.is_array(key)) {
@@ -85,12 +99,6 @@ Status finish_modernbert(const GgufFile&, GgufFields& fields, ModelSpec& spec) {
   }
   const float theta = fields.positive("rope.freq_base_swa", 10000.0F);
   QSF_RETURN_IF_ERROR(fields.status());
-  if (activation == "silu") {
-    spec.activation = Activation::kSilu;
-  } else if (activation != "gelu") {
-    return unsupported("GGUF: key \"hidden_act\" is \"%.64s\", expected gelu or silu",
-                       shown_gguf_text(activation).c_str());
-  }
   if (window == 0) return ok_status();
   set_windows(window, local, spec);
   set_bases(theta, spec);
