@@ -18,6 +18,7 @@
 #include "import/gguf/i2s_decoder.h"
 #include "import/hf/hf_tensors.h"
 #include "import/latent_rows.h"
+#include "import/layer_tensor_name.h"
 #include "import/rope_pairs.h"
 #include "import/vocabulary.h"
 
@@ -426,22 +427,20 @@ class GgufModelMapper {
   Result<bool> is_of_further_tokens(std::string_view name) {
     const std::string key = std::string(architecture_.name) + ".nextn_predict_layers";
     QSF_ASSIGN_OR_RETURN(const auto n_blocks, model_.file_.keys().get_unsigned(key));
-    for (std::uint64_t i = 0; i < n_blocks.value_or(0); ++i) {
-      if (name.starts_with("blk." + std::to_string(spec().n_layers + i) + ".")) return true;
-    }
-    return false;
+    const auto found = parse_layer_tensor_name(name, "blk.");
+    return found.has_value() && found->layer >= spec().n_layers &&
+           found->layer - spec().n_layers < n_blocks.value_or(0);
   }
 
   // Published files keep the keys and values of layers that attend to those of an earlier one.
   bool is_of_shared_keys(std::string_view name) {
-    for (std::uint32_t layer = 0; layer < spec().n_layers; ++layer) {
-      if (spec().owns_kv(layer)) continue;
-      const std::string at = "blk." + std::to_string(layer) + ".attn_";
-      for (const char* part : {"k.weight", "v.weight", "k_norm.weight"}) {
-        if (name == at + part) return true;
-      }
-    }
-    return false;
+    const auto found = parse_layer_tensor_name(name, "blk.");
+    if (!found || found->layer >= spec().n_layers || spec().owns_kv(found->layer)) return false;
+    const std::span<const TensorPlace> places = table_.places_of(spec(), found->layer);
+    return std::any_of(places.begin(), places.end(), [&](const TensorPlace& place) {
+      return is_of_own_keys(place.presence) &&
+             name == gguf_tensor_name(architecture_, place.kind, found->layer);
+    });
   }
 
   Status check_all_used() {

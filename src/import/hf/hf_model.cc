@@ -13,6 +13,7 @@
 #include "import/delta_rows.h"
 #include "import/hf/hf_stored_kinds.h"
 #include "import/hf/hf_tensors.h"
+#include "import/layer_tensor_name.h"
 #include "quant/block_format.h"
 
 namespace qsf {
@@ -85,9 +86,9 @@ class HfModelMapper {
     find_prefix();
     model_.sections_.resize(spec().n_layers + 2U);
     QSF_RETURN_IF_ERROR(map_section(model_.sections_.front(), prefix_, table_.embedding));
-    const std::string layers = prefix_ + std::string(table_.layer_prefix);
+    layers_ = prefix_ + std::string(table_.layer_prefix);
     for (std::uint32_t layer = 0; layer < spec().n_layers; ++layer) {
-      const std::string at = layers + std::to_string(layer) + ".";
+      const std::string at = layers_ + std::to_string(layer) + ".";
       QSF_RETURN_IF_ERROR(
           map_section(model_.sections_[1 + layer], at, table_.places_of(spec(), layer), layer));
       if (!spec().has_experts(layer)) continue;
@@ -505,23 +506,19 @@ class HfModelMapper {
     if (spec().has_state() && (name.starts_with("mtp.") || name.starts_with("model.mtp."))) {
       return true;
     }
-    const std::uint32_t n_layers = spec().n_layers;
-    for (std::uint32_t i = 0; i < model_.config_.n_mtp_layers; ++i) {
-      const std::string at =
-          prefix_ + std::string(table_.layer_prefix) + std::to_string(n_layers + i) + ".";
-      if (name.starts_with(at)) return true;
-    }
-    return false;
+    const auto found = parse_layer_tensor_name(name, layers_);
+    return found.has_value() && found->layer >= spec().n_layers &&
+           found->layer - spec().n_layers < model_.config_.n_mtp_layers;
   }
 
   // Published files keep the keys and values of layers that attend to those of an earlier one.
   bool is_of_shared_keys(std::string_view name) {
-    for (std::uint32_t layer = 0; layer < spec().n_layers; ++layer) {
-      const std::string at =
-          prefix_ + std::string(table_.layer_prefix) + std::to_string(layer) + ".self_attn.";
-      if (name.starts_with(at + "k_") || name.starts_with(at + "v_")) return !spec().owns_kv(layer);
-    }
-    return false;
+    const auto found = parse_layer_tensor_name(name, layers_);
+    if (!found || found->layer >= spec().n_layers || spec().owns_kv(found->layer)) return false;
+    const std::span<const TensorPlace> places = table_.places_of(spec(), found->layer);
+    return std::any_of(places.begin(), places.end(), [&found](const TensorPlace& place) {
+      return is_of_own_keys(place.presence) && place.name == found->rest;
+    });
   }
 
   // Some files of Cohere 2 have biases of zeros, which its layers do not have.
@@ -576,6 +573,7 @@ class HfModelMapper {
   const TensorTable& table_;
   std::vector<bool> used_;
   std::string prefix_;
+  std::string layers_;  // what names of tensors of layers have before the layer's number
 };
 
 Result<std::unique_ptr<HfModel>> HfModel::open(const std::string& folder, FileOps& ops) {

@@ -7,7 +7,10 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <filesystem>
 #include <nlohmann/json.hpp>
+#include <string>
+#include <string_view>
 
 #include "import/testing/hf_folder.h"
 
@@ -109,6 +112,28 @@ TEST(HfModelTest, Gpt2IsTurnedAndSplit) {
     EXPECT_EQ(read(**model, SectionKind::kEmbedding, TensorKind::kPositionEmbedding, 8),
               tensors.at(std::string(prefix) + "wpe.weight").values);
     EXPECT_TRUE((*model)->spec().tied_head);
+  }
+}
+
+TEST(HfModelTest, OfSharedKeysAndValuesOnlyWhatOtherLayersHaveIsLeftOut) {
+  const std::string golden = std::string(QSF_SOURCE_DIR) + "/testdata/golden/gemma4_e";
+  const TemporaryFolder folder;
+  std::filesystem::copy(golden, folder.path());
+  const std::string weights = folder.read("model.safetensors");
+  const auto refusal_with = [&](std::string_view name) {
+    constexpr std::string_view kLeftOut = "model.layers.4.self_attn.k_proj.weight";
+    std::string changed = weights;
+    changed.replace(changed.find(kLeftOut), kLeftOut.size(), name);
+    folder.write("model.safetensors", changed);
+    const auto model = HfModel::open(folder.path());
+    return model ? std::string() : std::string(model.error().message());
+  };
+  EXPECT_EQ(refusal_with("model.layers.4.self_attn.k_proj.weight"), "");
+  EXPECT_EQ(refusal_with("model.layers.4.self_attn.v_proj.weight"), "");
+  for (const char* name :
+       {"model.layers.4.self_attn.k_more.weight", "model.layers.4.self_attn.v_proj.scales",
+        "model.layers.5.self_attn.k_proj.weight"}) {
+    EXPECT_THAT(refusal_with(name), HasSubstr(std::string(name) + "\" [")) << name;
   }
 }
 

@@ -75,6 +75,11 @@ enum class Presence : std::uint8_t {
   kNoQueryRow,        // the others
 };
 
+// Whether layers with keys and values of their own alone have the tensor.
+inline bool is_of_own_keys(Presence presence) noexcept {
+  return presence == Presence::kOwnKeys || presence == Presence::kOwnValues;
+}
+
 struct TensorPlace {
   TensorKind kind;
   std::string_view name;  // without the prefixes of the base model and of the layer
