@@ -7,11 +7,13 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <cstdint>
 #include <filesystem>
 
 #include "import/hf/hf_model.h"
 #include "import/testing/hf_folder.h"
 #include "import/testing/published_config.h"
+#include "io/testing/faulty_file.h"
 
 namespace qsf {
 namespace {
@@ -166,6 +168,15 @@ TEST(HfEmbeddingTest, DenseMatricesAreReadFromFilesOfTheirOwn) {
   EXPECT_THAT(refusal(), HasSubstr("2_Dense: tensor \"linear.weight\": expected 60 x 48"));
   std::filesystem::remove(folder.file("2_Dense/model.safetensors"));
   EXPECT_THAT(refusal(), HasSubstr("2_Dense: no weights found"));
+}
+
+TEST(HfEmbeddingTest, DenseMatricesLeaveThePageCacheToo) {
+  FaultyFileOps ops;
+  const auto model = HfModel::open((kGolden / "embedding_gemma").string(), ops);
+  ASSERT_TRUE(model) << model.error().message();
+  const std::uint64_t before = ops.drops();
+  (*model)->drop_cached();
+  EXPECT_EQ(ops.drops() - before, 3U);
 }
 
 TEST(HfEmbeddingTest, RefusalsNameTheFile) {

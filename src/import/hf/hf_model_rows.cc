@@ -156,6 +156,9 @@ std::optional<BlockFormat> HfModel::kept_format(SectionKind kind, std::uint32_t 
 
 void HfModel::drop_cached() const noexcept {
   for (const File& file : weights_->files()) file.drop_cached();
+  for (const std::unique_ptr<Checkpoint>& dense : dense_) {
+    for (const File& file : dense->files()) file.drop_cached();
+  }
 }
 
 Status HfModel::read_kept_rows(SectionKind kind, std::uint32_t layer, std::size_t tensor,
