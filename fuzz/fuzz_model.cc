@@ -89,9 +89,16 @@ void use_layer(WeightPager& pager, const LayerWeights& layer) {
                              layer.router,
                              layer.shared_gate,
                              layer.shared_up,
-                             layer.shared_down}) {
+                             layer.shared_down,
+                             layer.layer_input,
+                             layer.layer_input_gate,
+                             layer.layer_input_out,
+                             layer.laurel_left,
+                             layer.laurel_right}) {
     use_matrix(pager, m);
   }
+  for (const MatrixRef& m : layer.stream_in) use_matrix(pager, m);
+  for (const MatrixRef& m : layer.stream_out) use_matrix(pager, m);
   for (const ExpertWeights& expert : layer.experts) {
     for (const MatrixRef& m : {expert.gate, expert.up, expert.down}) use_matrix(pager, m);
     use_vectors({expert.gate_bias, expert.up_bias, expert.down_bias});
@@ -106,10 +113,13 @@ void use_layer(WeightPager& pager, const LayerWeights& layer) {
   use_vectors({layer.router_correction, layer.router_bias, layer.shared_weight, layer.attn_sinks,
                layer.layer_scale, layer.router_norm, layer.expert_norm, layer.dense_post_norm,
                layer.expert_post_norm, layer.expert_scales});
+  use_vectors({layer.layer_input_norm, layer.layer_input_post_norm, layer.stream_router,
+               layer.stream_predict, layer.stream_correct, layer.stream_scale, layer.laurel_norm});
 }
 
 void use_weights(WeightPager& pager, const ModelWeights& weights) {
-  for (const MatrixRef& m : {weights.token_embedding, weights.position_embedding, weights.head}) {
+  for (const MatrixRef& m : {weights.token_embedding, weights.layer_embedding, weights.dense_up,
+                             weights.dense_down, weights.position_embedding, weights.head}) {
     use_matrix(pager, m);
   }
   for (const LayerWeights& layer : weights.layers) {
