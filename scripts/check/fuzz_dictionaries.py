@@ -72,12 +72,18 @@ def entry(word):
                          for b in word.encode()) + '"'
 
 
+def golden(*patterns):
+    """Returns the files of testdata that match."""
+    return sorted(path for pattern in patterns for path in (ROOT / "testdata").glob(pattern))
+
+
 def words_by_target():
     configs = set()
-    for path in sorted(ROOT.glob("testdata/golden/*/config.json")):
+    for path in golden("golden/*/config.json", "embedding/*/*.json",
+                       "embedding/*/*/config.json"):
         configs |= config_words(json.loads(path.read_text(encoding="utf-8")))
     headers = set()
-    for path in sorted(ROOT.glob("testdata/gguf/*.gguf")):
+    for path in golden("gguf/*.gguf", "embedding/*.gguf"):
         headers |= gguf_keys(path.read_bytes())
     metadata = literals((ROOT / "src/format/spec_keys.h").read_text(encoding="utf-8"))
     markers = literals((ROOT / "tools/serve/syntax/chat_syntax.cc").read_text(encoding="utf-8"))

@@ -35,8 +35,10 @@ class FuzzDictionariesTest(unittest.TestCase):
 
     def test_words_of_the_tree(self):
         words = fuzz_dictionaries.words_by_target()
-        self.assertLessEqual({"layer_types", "num_local_experts", "lfm2"}, words["fuzz_hf_config"])
-        self.assertIn("nemotron_h_moe.expert_count", words["fuzz_gguf_model"])
+        self.assertLessEqual({"layer_types", "num_local_experts", "lfm2", "local_attention",
+                              "pooling_mode_cls_token", "in_features"}, words["fuzz_hf_config"])
+        self.assertLessEqual({"nemotron_h_moe.expert_count", "modern-bert.hidden_activation"},
+                             words["fuzz_gguf_model"])
         self.assertIn("expert.count", words["fuzz_model"])
         self.assertIn("<|tool_call_start|>", words["fuzz_chat_answer"])
 
