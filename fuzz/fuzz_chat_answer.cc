@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: MIT
 //
 // Any bytes as an answer with calls, in every syntax of chats: taken apart to the same parts whole
-// and byte by byte, and what calls pass on is JSON. Needs qsf_serve_syntax.
+// and byte by byte, and what calls pass on is JSON. Bits of the first byte say whether the prompt
+// ended inside of reasoning, and that no tool may be called. Needs qsf_serve_syntax.
 
 #include <cstddef>
 #include <cstdint>
@@ -18,6 +19,11 @@ namespace {
 
 using qsf_tools::AnswerParser;
 using qsf_tools::AnswerPart;
+
+constexpr char kOtherTypes[] = R"({"$defs": {"t": {"type": "string"}}, "properties": {
+  "a": {"type": "integer"}, "b": {"type": ["string", "null"]}, "c": {"type": "array"},
+  "d": {"type": "object"}, "e": {"$ref": "#/$defs/t"}, "f": {"enum": ["x", 1, null]},
+  "h": {"type": "boolean"}, "i": {"type": "number"}, "j": {}}})";
 
 // Texts are told apart by their kind alone: how they are divided depends on the cuts.
 std::string shown(const std::vector<AnswerPart>& parts) {
@@ -41,12 +47,16 @@ std::string shown(const std::vector<AnswerPart>& parts) {
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t n_bytes);
 
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t n_bytes) {
-  const std::string_view answer(reinterpret_cast<const char*>(data), n_bytes);
+  if (n_bytes == 0) return 0;
+  const bool starts_in_reasoning = (data[0] & 1) != 0;
+  const std::string_view answer(reinterpret_cast<const char*>(data) + 1, n_bytes - 1);
   qsf_tools::ToolUse use;
+  if ((data[0] & 2) != 0) use.choice = qsf_tools::ToolChoice::kNone;
   use.tools.push_back({.name = "f", .parameters = R"({"properties": {"a": {"type": "string"}}})"});
+  use.tools.push_back({.name = "g", .parameters = kOtherTypes});
   for (const qsf_tools::ChatSyntax& syntax : qsf_tools::chat_syntaxes()) {
-    AnswerParser whole(syntax, use, /*starts_in_reasoning=*/false);
-    AnswerParser bytes(syntax, use, /*starts_in_reasoning=*/false);
+    AnswerParser whole(syntax, use, starts_in_reasoning);
+    AnswerParser bytes(syntax, use, starts_in_reasoning);
     std::vector<AnswerPart> parts;
     std::vector<AnswerPart> parts_of_bytes;
     whole.push(answer, parts);
