@@ -306,6 +306,7 @@ constexpr GgufPretokenizer kPretokenizers[] = {
     {"gigachat", {kGpt2}, false, false},
     {"exaone4", {kGpt2}, false, false},
     {"trillion", {kGpt2}, false, false},
+    {"modern-bert", {kGpt2}, false, false},
     {"falcon", {kPunctuation, kGpt2, kThreeDigits}, false, false},
     {"starcoder", {kDigit, kGpt2}, false, false},
     {"refact", {kDigit, kGpt2}, false, false},

@@ -287,6 +287,13 @@ TEST(GgufTokenizerTest, AVocabularyOfLlama3WithoutANameIsSplitAsItsOwn) {
   }
 }
 
+TEST(GgufTokenizerTest, AModernBertSplitsAsGpt2) {
+  const GgufPretokenizer* pre = find_gguf_pretokenizer("modern-bert");
+  ASSERT_NE(pre, nullptr);
+  EXPECT_STREQ(pre->expressions[0], gpt2_expression());
+  EXPECT_EQ(pre->expressions[1], nullptr);
+}
+
 TEST(GgufTokenizerTest, EveryPreTokenizerCompilesAndUnknownOnesAreNamed) {
   for (const GgufPretokenizer& pre : gguf_pretokenizers()) {
     const std::string file = byte_level_file(std::string(pre.name)).file(0);
