@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 //
-// Every kind of tensor has a name and a shape.
+// Every kind of tensor has a name and a shape, and is a matrix or a vector.
 
 #include <gtest/gtest.h>
 
@@ -41,6 +41,7 @@ TEST(TensorKindsTest, EachHasAShape) {
     const auto kind = static_cast<TensorKind>(code);
     const TensorShape shape = tensor_shape(spec, 0, kind);
     EXPECT_TRUE(shape.rows > 0 && shape.cols > 0) << tensor_kind_name(kind);
+    EXPECT_EQ(is_matrix(kind), shape.rows > 1) << tensor_kind_name(kind);
   }
 }
 

@@ -89,6 +89,48 @@ bool is_expert(TensorKind kind) noexcept {
          kind == TensorKind::kExpertUpBias || kind == TensorKind::kExpertDownBias;
 }
 
+bool is_matrix(TensorKind kind) noexcept {
+  switch (kind) {
+    case TensorKind::kAttnQ:
+    case TensorKind::kAttnK:
+    case TensorKind::kAttnV:
+    case TensorKind::kAttnO:
+    case TensorKind::kFfnGate:
+    case TensorKind::kFfnUp:
+    case TensorKind::kFfnDown:
+    case TensorKind::kRouter:
+    case TensorKind::kMixerIn:
+    case TensorKind::kMixerOut:
+    case TensorKind::kLatentQuery:
+    case TensorKind::kLatentKeys:
+    case TensorKind::kLatentValues:
+    case TensorKind::kMixerGate:
+    case TensorKind::kDeltaRate:
+    case TensorKind::kDeltaStep:
+    case TensorKind::kAttnGate:
+    case TensorKind::kExpertGate:
+    case TensorKind::kExpertUp:
+    case TensorKind::kExpertDown:
+    case TensorKind::kSharedGate:
+    case TensorKind::kSharedUp:
+    case TensorKind::kSharedDown:
+    case TensorKind::kTokenEmbedding:
+    case TensorKind::kLayerEmbedding:
+    case TensorKind::kLayerInput:
+    case TensorKind::kLayerInputGate:
+    case TensorKind::kLayerInputOut:
+    case TensorKind::kDenseUp:
+    case TensorKind::kDenseDown:
+    case TensorKind::kStreamIn:
+    case TensorKind::kStreamOut:
+    case TensorKind::kLaurelLeft:
+    case TensorKind::kLaurelRight:
+    case TensorKind::kPositionEmbedding:
+    case TensorKind::kHead: return true;
+    default: return false;
+  }
+}
+
 bool is_of_stream(TensorKind kind) noexcept {
   return kind == TensorKind::kStreamIn || kind == TensorKind::kStreamOut;
 }

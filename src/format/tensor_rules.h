@@ -25,6 +25,9 @@ struct TensorShape {
 // Requires  layer < n_layers
 TensorShape tensor_shape(const ModelSpec& spec, std::uint32_t layer, TensorKind kind) noexcept;
 
+// Returns whether tensors of this kind are matrices, also where they have one row.
+bool is_matrix(TensorKind kind) noexcept;
+
 // Returns whether each expert has a tensor of this kind.
 bool is_expert(TensorKind kind) noexcept;
 
