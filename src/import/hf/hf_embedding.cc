@@ -28,7 +28,10 @@ constexpr PoolingMode kModes[] = {{"mean_tokens", Pooling::kMean},
 // A folder beside modules.json.
 bool is_folder_name(std::string_view name) noexcept {
   return !name.empty() && name != "." && name != ".." &&
-         name.find_first_of("/\\") == std::string_view::npos;
+         std::all_of(name.begin(), name.end(), [](char c) {
+           const auto byte = static_cast<unsigned char>(c);
+           return byte >= 0x20 && byte != 0x7F && c != '/' && c != '\\';
+         });
 }
 
 std::string shown_member(const JsonValue& module, const char* name) {
@@ -38,6 +41,7 @@ std::string shown_member(const JsonValue& module, const char* name) {
 
 Result<HfModules> find_folders(const JsonValue& modules) {
   HfModules found;
+  bool normalised = false;
   for (const JsonValue& module : modules.elements()) {
     std::string_view type = module.text("type").value_or("");
     type.remove_prefix(type.rfind('.') + 1);  // behind the last point, if there is one
@@ -45,13 +49,16 @@ Result<HfModules> find_folders(const JsonValue& modules) {
     const bool first = &module == modules.elements().data();
     if (first && type == "Transformer" && path.empty()) continue;
     const bool pooled = !found.pooling.empty();
-    if (pooled && type == "Normalize") continue;
+    if (pooled && type == "Normalize") {
+      normalised = true;
+      continue;
+    }
     const bool pools = !first && !pooled && type == "Pooling";
-    const bool multiplies = pooled && type == "Dense";
+    const bool multiplies = pooled && !normalised && type == "Dense";
     if (!pools && !multiplies) {
       return unsupported(
           "module %s in %s is not supported here; expected a Transformer in \"\", one Pooling, two "
-          "Dense or none, and perhaps Normalize",
+          "Dense or none, and perhaps Normalize behind them",
           shown_member(module, "type").c_str(), shown_member(module, "path").c_str());
     }
     if (!is_folder_name(path)) {
@@ -111,7 +118,10 @@ Result<HfModules> read_hf_modules(std::string_view text) {
   const std::string object = "{\"modules\":" + std::string(text) + "}";
   QSF_ASSIGN_OR_RETURN(const JsonDocument document, JsonDocument::parse(object));
   const JsonValue* list = document.root().find("modules");
-  if (list != nullptr && list->size() != 0 && list->is_array()) return find_folders(*list);
+  const bool alone = document.root().size() == 1;
+  if (alone && list != nullptr && list->size() != 0 && list->is_array()) {
+    return find_folders(*list);
+  }
   return corrupt("expected a list of modules");
 }
 

@@ -64,12 +64,27 @@ TEST(HfEmbeddingTest, OtherModulesAreRefusedByName) {
   EXPECT_THAT(message("\"path\": \"\"", "\"path\": \"0_Model\""), HasSubstr("\"0_Model\""));
   EXPECT_THAT(message("models.Pooling", "models.Normalize"),
               HasSubstr("models.Normalize\" in \"1_Pooling\""));
-  for (const char* path : {"..", "../secret", "/etc", "a/b", ".", ""}) {
+  for (const char* path : {"..", "../secret", "/etc", "a/b", ".", "", "a\\u0000b", "a\\nb",
+                           "a\\u001bb", "a\x7F", "a\\\\b"}) {
     EXPECT_THAT(message("1_Pooling", path), HasSubstr("expected the name of a folder")) << path;
   }
   for (const char* text : {"", "[]", "{}", "[1]", "[", "null"}) {
     EXPECT_FALSE(read_hf_modules(text)) << text;
   }
+  EXPECT_FALSE(read_hf_modules(std::string(kModules) + ", \"more\": 1"));
+}
+
+TEST(HfEmbeddingTest, NothingMultipliesWhatIsDividedByItsLength) {
+  const std::string pooling = R"({"path": "", "type": "Transformer"},
+                                 {"path": "1", "type": "Pooling"})";
+  const std::string dense = R"({"path": "2", "type": "Dense"}, {"path": "3", "type": "Dense"})";
+  const std::string normalize = R"({"path": "4", "type": "Normalize"})";
+  const auto behind = read_hf_modules("[" + pooling + "," + dense + "," + normalize + "]");
+  ASSERT_TRUE(behind) << behind.error().message();
+  EXPECT_THAT(behind->dense, testing::ElementsAre("2", "3"));
+  const auto before = read_hf_modules("[" + pooling + "," + normalize + "," + dense + "]");
+  ASSERT_FALSE(before);
+  EXPECT_THAT(before.error().message(), HasSubstr("module \"Dense\" in \"2\""));
 }
 
 TEST(HfEmbeddingTest, PoolingByNameOrByBooleans) {
