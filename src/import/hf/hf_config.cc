@@ -175,6 +175,18 @@ void note_dynamic_rope(const ConfigFields& fields, HfConfig& config) {
                             " positions that the model was trained for");
 }
 
+// Files of models that embed texts may have either key, of any family. "vision" lets the tokens of
+// an image see each other, which are not in a text.
+Status refuse_both_sides(ConfigFields& fields) {
+  QSF_RETURN_IF_ERROR(refuse(fields, "is_causal", false));
+  const char* key = "use_bidirectional_attention";
+  const JsonValue* value = fields.find(key);
+  if (value == nullptr || value->boolean() == false || value->text() == "vision") {
+    return ok_status();
+  }
+  return unsupported("%s: %s is not supported", key, value->shown().c_str());
+}
+
 // Reads the keys of the language model, which are those of the whole file or of text_config.
 Status parse_language_model(const Family& family, ConfigFields& fields, HfConfig& config) {
   config.spec.n_vocab = family.n_vocab == 0
@@ -182,6 +194,7 @@ Status parse_language_model(const Family& family, ConfigFields& fields, HfConfig
                             : fields.u32_or("vocab_size", family.n_vocab, 1, 1U << 24);
   config.n_mtp_layers = fields.u32_or("num_nextn_predict_layers", 0, 0, 64);
   QSF_RETURN_IF_ERROR(family.parse(fields, config));
+  if (!config.spec.two_sided) QSF_RETURN_IF_ERROR(refuse_both_sides(fields));
   if (family.headless) config.spec.embeds_only = config.spec.tied_head = true;
   note_dynamic_rope(fields, config);
   return fields.status();

@@ -8,6 +8,7 @@
 #include <nlohmann/json.hpp>
 
 #include "import/hf/hf_config.h"
+#include "import/testing/hf_folder.h"
 #include "import/testing/published_config.h"
 
 namespace qsf {
@@ -68,6 +69,23 @@ TEST(HfEncoderFamiliesTest, ModernBert) {
   EXPECT_EQ(saved.window_of(1), 0U);
   EXPECT_EQ(saved.rope.theta, 80000.0F);
   EXPECT_EQ(saved.local_rope_theta, 5000.0F);
+}
+
+TEST(HfEncoderFamiliesTest, RowsOfOtherFamiliesDoNotSeeBothSides) {
+  Json llama = Json::parse(kTinyLlamaConfig);
+  expect_refused(llama, "is_causal", false);
+  expect_refused(llama, "use_bidirectional_attention", true);
+  expect_refused(llama, "use_bidirectional_attention", "all");
+  llama["architectures"] = {"Qwen3Model"};
+  expect_refused(llama, "is_causal", false);
+  llama["architectures"] = {"Gemma3TextModel"};
+  expect_refused(llama, "is_causal", false);
+  llama["use_bidirectional_attention"] = false;
+  llama["is_causal"] = true;
+  EXPECT_FALSE(parsed(llama).spec.two_sided);
+  Json modernbert = modernbert_base();
+  modernbert["is_causal"] = false;
+  EXPECT_TRUE(parsed(modernbert).spec.two_sided);
 }
 
 TEST(HfEncoderFamiliesTest, ModernBertRefusesWhatItCannotRun) {

@@ -27,8 +27,6 @@ Status parse_shared(ConfigFields& fields, const DecoderDefaults& defaults, HfCon
   return fields.status();
 }
 
-constexpr char kTwoSided[] = "use_bidirectional_attention";
-
 Status parse_gelu(ConfigFields& fields, const char* key, bool gelu_is_tanh, ModelSpec& spec) {
   const std::string name = fields.text(key, "gelu_pytorch_tanh");
   QSF_RETURN_IF_ERROR(fields.status());
@@ -44,7 +42,6 @@ Status parse_gelu(ConfigFields& fields, const char* key, bool gelu_is_tanh, Mode
 
 Status parse_gemma(ConfigFields& fields, HfConfig& config) {
   config.spec.architecture = "gemma";
-  QSF_RETURN_IF_ERROR(refuse(fields, kTwoSided, true));
   QSF_RETURN_IF_ERROR(
       parse_shared(fields, {.tied_head = true, .n_kv_heads = 16, .head_dim = 256}, config));
   // The first published files say "gelu" and mean the tanh form.
@@ -54,7 +51,6 @@ Status parse_gemma(ConfigFields& fields, HfConfig& config) {
 Status parse_gemma2(ConfigFields& fields, HfConfig& config) {
   ModelSpec& spec = config.spec;
   spec.architecture = "gemma2";
-  QSF_RETURN_IF_ERROR(refuse(fields, kTwoSided, true));
   QSF_RETURN_IF_ERROR(
       parse_shared(fields, {.tied_head = true, .n_kv_heads = 4, .head_dim = 256}, config));
   QSF_RETURN_IF_ERROR(parse_gelu(fields, "hidden_activation", false, spec));
@@ -101,14 +97,13 @@ Status parse_gemma3_text(ConfigFields& fields, HfConfig& config) {
 }  // namespace
 
 Status parse_gemma3(ConfigFields& fields, HfConfig& config) {
-  QSF_RETURN_IF_ERROR(refuse(fields, kTwoSided, true));
   return parse_gemma3_text(fields, config);
 }
 
 // Windows have half their length to each side; the row's own position is counted beside.
 Status parse_gemma3_encoder(ConfigFields& fields, HfConfig& config) {
   ModelSpec& spec = config.spec;
-  spec.two_sided = fields.boolean(kTwoSided, false);
+  spec.two_sided = fields.boolean("use_bidirectional_attention", false);
   QSF_RETURN_IF_ERROR(parse_gemma3_text(fields, config));
   if (!spec.two_sided) return ok_status();
   for (std::uint32_t& window : spec.sliding_window) window = window == 0 ? 0 : window / 2 + 1;

@@ -83,14 +83,6 @@ Status parse_global_rope(ConfigFields& fields, std::uint32_t head_dim, RopeSpec&
   return ok_status();
 }
 
-// "vision" lets the tokens of an image see each other, which are not in a text.
-Status refuse_both_sides(ConfigFields& fields) {
-  const char* key = "use_bidirectional_attention";
-  const JsonValue* value = fields.find(key);
-  if (value == nullptr || value->text() == "vision") return ok_status();
-  return unsupported("%s: %s is not supported", key, value->shown().c_str());
-}
-
 // The smaller siblings: a second embedding has an input for each layer, and the last layers take
 // the keys and values of an earlier one and may have a wider FFN.
 Status parse_smaller(ConfigFields& fields, ModelSpec& spec) {
@@ -147,7 +139,6 @@ Status parse_gemma4(ConfigFields& fields, HfConfig& config) {
   QSF_ASSIGN_OR_RETURN(spec.activation, parse_activation("hidden_activation", activation));
   QSF_RETURN_IF_ERROR(parse_experts(fields, spec));
   QSF_RETURN_IF_ERROR(refuse(fields, "attention_bias", true));
-  QSF_RETURN_IF_ERROR(refuse_both_sides(fields));
   if (fields.find("final_logit_softcapping") != nullptr) {
     spec.logit_soft_cap = fields.positive("final_logit_softcapping", std::nullopt);
   }
