@@ -24,7 +24,7 @@ struct Family {
   Status (*parse)(ConfigFields&, HfConfig&);
   bool has_text_config = false;  // the keys of the language model are in an object of their own
   std::uint32_t n_vocab = 0;     // where files may leave it out
-  bool headless = false;         // the class has no output head
+  bool headless = false;         // the class has no head, or one that predicts masked tokens
 };
 constexpr std::uint32_t kGemma3Vocab = 262208;
 constexpr std::uint32_t kGemma3nVocab = 262400;

@@ -8,8 +8,8 @@
 
 namespace qsf {
 
-// A head that predicts masked tokens, or classes, is left out. Windows have half their length to
-// each side; the row's own position is counted beside.
+// A head that predicts masked tokens is left out. Windows have half their length to each side; the
+// row's own position is counted beside.
 Status parse_modernbert(ConfigFields& fields, HfConfig& config) {
   ModelSpec& spec = config.spec;
   spec.architecture = "modernbert";

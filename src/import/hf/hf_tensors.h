@@ -86,8 +86,7 @@ struct TensorPlace {
   Storage storage = Storage::kPlain;
   Presence presence = Presence::kAlways;
   bool all_heads = false;  // a norm of queries or keys that runs over all heads, not over each
-  // Outside of the layers: a vector that all have, or the rows of the first layer, of the second
-  // ...
+  // Outside of the layers: a vector that all have, or the rows of each layer behind one another.
   bool of_all_layers = false;
 };
 
