@@ -116,16 +116,6 @@ class GoldenEmbeddingsTest : public testing::TestWithParam<const char*> {
     return embedding;
   }
 
-  // The largest error of any length.
-  static double error_of(Engine& engine, const EmbeddingGolden& golden) {
-    double worst = 0;
-    for (const EmbeddingGolden::Case& item : golden.cases) {
-      const std::span<const TokenId> tokens = std::span(golden.tokens).first(item.length);
-      worst = std::max(worst, relative_error(embed(engine, tokens), item.embedding));
-    }
-    return worst;
-  }
-
   fs::path scratch_;
 };
 
