@@ -192,8 +192,8 @@ std::uint32_t Engine::Impl::longest_kept(SequenceId sequence,
 Status Engine::Impl::check_generates() const {
   if (!reader->spec().embeds_only) return ok_status();
   return unsupported(
-      "%s: this model embeds texts alone, without a head that says tokens: it cannot generate or "
-      "score; ask for embeddings",
+      "%s: this model embeds texts alone, without an output head: it cannot generate or score; ask "
+      "for embeddings",
       reader->file().path().c_str());
 }
 

@@ -30,8 +30,9 @@ Status check_layers(const char* option, const EngineOptions& options, const Mode
                        option);
   }
   if (!spec.layer_heads.empty() || spec.shares_kv()) {
-    return unsupported("%s: this model's layers have heads of %s; use full", option,
-                       spec.shares_kv() ? "other layers" : "different widths");
+    return unsupported("%s: this model's layers %s; use full", option,
+                       spec.shares_kv() ? "use keys and values of other layers"
+                                        : "have heads of different widths");
   }
   const std::uint32_t context = asked_context(options, spec);
   for (std::uint32_t layer = 0; layer < spec.n_layers; ++layer) {

@@ -104,7 +104,8 @@ TEST_F(SharedKvTest, PartsOfTheLayersHaveTheirInputs) {
 TEST_F(SharedKvTest, WhatNeedsKeysOfEachLayerRefusesTheModel) {
   EngineOptions sparse = exact_options(kSharedContext);
   sparse.attention = AttentionKind::kSparsePrefill;
-  EXPECT_THAT(refusal(sparse), HasSubstr("this model's layers have heads of other layers"));
+  EXPECT_THAT(refusal(sparse),
+              HasSubstr("this model's layers use keys and values of other layers"));
   EngineOptions spilled = exact_options(kSharedContext);
   spilled.kv_spill_path = path_ + ".kv";
   EXPECT_THAT(refusal(spilled), HasSubstr("kv_spill: layers of this model share keys and values"));
