@@ -338,8 +338,9 @@ qsf_code qsf_engine_embed(QSFEngine* engine, const int* tokens, size_t n_tokens,
     static_assert(sizeof kind == sizeof pooling);
     std::memcpy(&kind, &pooling, sizeof kind);
     if (kind < QSF_POOLING_MEAN || kind > QSF_POOLING_MODEL) {
-      return qsf::invalid_argument("pooling: %d, expected %d to %d, a qsf_pooling", kind,
-                                   QSF_POOLING_MEAN, QSF_POOLING_MODEL);
+      return qsf::invalid_argument(
+          "pooling: %d, expected a qsf_pooling: %d (mean), %d (last), %d (first) or %d (model)",
+          kind, QSF_POOLING_MEAN, QSF_POOLING_LAST, QSF_POOLING_FIRST, QSF_POOLING_MODEL);
     }
     std::optional<qsf::Pooling> own;
     if (kind != QSF_POOLING_MODEL) own = static_cast<qsf::Pooling>(kind);
