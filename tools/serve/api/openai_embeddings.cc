@@ -39,6 +39,7 @@ EmbeddingsCall read_embeddings(const JsonValue& body, const ApiSettings& setting
   fields.read_word("encoding_format", {"float", "base64"}, word);
   call.base64 = word == 1;
   word = QSF_POOLING_MODEL;
+  static_assert(QSF_POOLING_MEAN == 0 && QSF_POOLING_LAST == 1 && QSF_POOLING_FIRST == 2);
   fields.read_word("pooling", {"mean", "last", "first"}, word);
   call.pooling = static_cast<qsf_pooling>(word);
   fields.read("dimensions", call.dimensions, 1, 1 << 30);
