@@ -538,8 +538,9 @@ std::vector<TensorRule> layer_rules(const ModelSpec& spec, std::uint32_t layer) 
     add_norm(spec, TensorKind::kFfnNorm, TensorKind::kFfnNormBias, rules);
   }
   if (spec.attends(layer)) add_attention_norms(architecture, spec.attention_of(layer), rules);
-  if (architecture.sub_norms)
+  if (architecture.sub_norms) {
     rules.push_back({TensorKind::kFfnSubNorm, 1, spec.ffn_of(layer), true});
+  }
   if (architecture.post_norms) {
     rules.push_back({TensorKind::kAttnPostNorm, 1, spec.hidden, true});
     rules.push_back({TensorKind::kFfnPostNorm, 1, spec.hidden, true});
