@@ -224,6 +224,11 @@ std::optional<ApiError> ChatJob::constrain(const ChatSyntax& syntax, std::string
                          "tools cannot be called by an answer that 'response_format' or 'grammar' "
                          "constrains; name one of them, or set 'tool_choice' to 'none'");
   }
+  if (grammar->grammar.size() > kMaxToolGrammarBytes) {
+    return invalid_field("tools", "the grammar of calls of the tools has more than " +
+                                      std::to_string(kMaxToolGrammarBytes) +
+                                      " bytes; name fewer tools, or shorter parameters");
+  }
   constraint.kind = TextConstraint::Kind::kGrammar;
   constraint.source = std::move(grammar->grammar);
   constraint.trigger = std::move(grammar->trigger);

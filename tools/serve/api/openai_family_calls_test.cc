@@ -150,6 +150,29 @@ TEST(OpenAiFamilyCallsTest, ToolsThatThePromptDescribes) {
   EXPECT_EQ(server.texts[0].constraint.trigger, "<tool_call>");
 }
 
+// A body of 2 MB may ask for a grammar of many GB.
+TEST(OpenAiFamilyCallsTest, ToolsWhoseGrammarIsTooLongAreRefused) {
+  std::string properties;
+  for (int i = 0; i < 500; ++i) {
+    properties += (i > 0 ? ",\"p" : "\"p") + std::to_string(i) + R"(":{"$ref":"#/$defs/d"})";
+  }
+  const std::string body =
+      R"({"model":"m","messages":[{"role":"user","content":"hi"}],"tools":[{"type":"function",)"
+      R"("function":{"name":"f","parameters":{"$defs":{"d":{"const":")" +
+      std::string(500'000, 'd') + R"("}},"properties":{)" + properties + "}}}}]}";
+  for (const char* chat_template :
+       {"<|turn> <|tool_call>", "<arg_key> <tool_call>", "<tools> <tool_call>"}) {
+    FakeServer server;
+    server.model.info.chat_template = chat_template;
+    const FakeExchange& refused = server.post("/v1/chat/completions", body);
+    EXPECT_EQ(refused.status, 400);
+    EXPECT_THAT(refused.body, HasSubstr("the grammar of calls of the tools has more than 262144 "
+                                        "bytes; name fewer tools, or shorter parameters"));
+    EXPECT_THAT(refused.body, HasSubstr(R"("param":"tools")"));
+    EXPECT_TRUE(server.texts.empty());
+  }
+}
+
 // A constraint of the answer waits for the marker that these models put before it.
 TEST(OpenAiFamilyCallsTest, ConstraintsBehindTheMarkerOfTheAnswer) {
   FakeServer server;

@@ -9,6 +9,7 @@
 #ifndef QSF_TOOLS_SERVE_SYNTAX_CHAT_SYNTAX_H_
 #define QSF_TOOLS_SERVE_SYNTAX_CHAT_SYNTAX_H_
 
+#include <cstddef>
 #include <memory>
 #include <optional>
 #include <string>
@@ -64,10 +65,14 @@ struct ToolGrammar {
   std::string trigger;  // the text behind which the grammar begins; empty: at the answer's start
 };
 
+// As many as the library takes.
+inline constexpr std::size_t kMaxToolGrammarBytes = 256 << 10;
+
 // Returns the grammar that an answer has to follow: of one or more calls where a call is required,
 // of what follows the first marker of a call where the model may choose. Nothing where no tool may
 // be called, and where the model may choose and its calls have no marker (Llama 3 and 4). `prompt`
-// may end inside of reasoning, which a required call then waits for.
+// may end inside of reasoning, which a required call then waits for. Of a grammar with more than
+// kMaxToolGrammarBytes only a part is written, which has more than these, too.
 //
 // Where a syntax writes texts bare, between tags, of a text's schema its `enum` alone holds.
 // Requires  `parameters` of each tool is empty or the text of a JSON object

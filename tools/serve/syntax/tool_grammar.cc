@@ -3,6 +3,8 @@
 // The grammars of calls, written as GBNF text from the rows of the table.
 
 #include <algorithm>
+#include <functional>
+#include <set>
 
 #include "tools/serve/syntax/chat_syntax_table.h"
 #include "tools/serve/syntax/json_text.h"
@@ -71,11 +73,31 @@ bool is_bare_text(std::string_view schema) {
   return is_string(type) || std::any_of(types.begin(), types.end(), is_string);
 }
 
-bool is_required(std::string_view name, std::string_view schema) {
-  const std::vector<std::string_view> required = json_elements(json_member(schema, "required"));
-  return std::any_of(required.begin(), required.end(),
-                     [&](std::string_view each) { return json_string(each) == name; });
-}
+// A tool's schema, taken apart once: it may have many properties.
+struct SchemaParts {
+  explicit SchemaParts(std::string_view schema) {
+    for (JsonMemberText& member : json_members(schema)) {
+      if (member.name == "properties") properties = json_members(member.value);
+      if (member.name == "required") read_required(member.value);
+      const bool defines = member.name == "$defs" || member.name == "definitions";
+      if (defines) definitions.push_back(std::move(member));
+    }
+  }
+
+  void read_required(std::string_view names) {
+    required.clear();
+    for (const std::string_view each : json_elements(names)) {
+      if (std::optional<std::string> name = json_string(each)) required.insert(*std::move(name));
+    }
+  }
+  bool is_required(const JsonMemberText& property) const {
+    return required.contains(property.name);
+  }
+
+  std::vector<JsonMemberText> properties;
+  std::set<std::string, std::less<>> required;
+  std::vector<JsonMemberText> definitions;
+};
 
 class GrammarWriter {
  public:
@@ -86,7 +108,7 @@ class GrammarWriter {
   std::string write(const std::vector<const ToolDefinition*>& tools, std::string before,
                     bool has_marker, bool parallel) {
     std::string call;
-    for (std::size_t i = 0; i < tools.size(); ++i) {
+    for (std::size_t i = 0; i < tools.size() && !is_too_long(); ++i) {
       const std::string rule = "tool-" + std::to_string(i);
       if (i > 0) call += " | ";
       call += rule;
@@ -101,6 +123,9 @@ class GrammarWriter {
   }
 
  private:
+  // Nothing more is written then: a short body can ask for a text that fills the memory.
+  bool is_too_long() const { return out_.size() > kMaxToolGrammarBytes; }
+
   void add_rule(std::string_view name, const std::string& expression) {
     out_ += name;
     out_ += " ::= " + expression + "\n";
@@ -191,17 +216,17 @@ class GrammarWriter {
   // Arguments with commas between them, those that are required and some of the others, in the
   // order of the schema.
   std::string arguments_text(const ToolDefinition& tool, std::size_t index) {
-    const std::string_view schema = tool.parameters;
-    const std::vector<JsonMemberText> properties = json_members(json_member(schema, "properties"));
+    const SchemaParts schema(tool.parameters);
+    const std::vector<JsonMemberText>& properties = schema.properties;
     const std::string prefix = "tool-" + std::to_string(index) + "-";
     std::string first;  // the choices of the first one
     bool may_begin = true;
-    for (std::size_t i = 0; i < properties.size(); ++i) {
+    for (std::size_t i = 0; i < properties.size() && !is_too_long(); ++i) {
       const std::string rule = prefix + std::to_string(i);
       const std::string more = prefix + "more-" + std::to_string(i);
       const bool has_more = i + 1 < properties.size();
       const std::string next = has_more ? " " + prefix + "more-" + std::to_string(i + 1) : "";
-      const bool required = is_required(properties[i].name, schema);
+      const bool required = schema.is_required(properties[i]);
       add_rule(rule, argument_text(properties[i], schema));
       const std::string behind_comma = (is_braced() ? "\",\" " : "\", \" ") + rule;
       if (i > 0) add_rule(more, (required ? behind_comma : "(" + behind_comma + ")?") + next);
@@ -212,7 +237,7 @@ class GrammarWriter {
     return may_begin ? "(" + first + ")?" : "(" + first + ")";
   }
 
-  std::string argument_text(const JsonMemberText& property, std::string_view schema) {
+  std::string argument_text(const JsonMemberText& property, const SchemaParts& schema) {
     if (is_braced()) {
       const std::string value = tagged_value_text(property.value, schema);
       const std::string quote = gbnf_literal(syntax_.quote);
@@ -230,8 +255,7 @@ class GrammarWriter {
   bool is_braced() const { return syntax_.form == CallForm::kBraced; }
 
   std::string tagged_text(const ToolDefinition& tool, std::size_t index) {
-    const std::string_view schema = tool.parameters;
-    const std::string line = syntax_.lines ? "\\n" : "";
+    const SchemaParts schema(tool.parameters);
     std::string text;
     if (syntax_.lines) {
       text = gbnf_literal("\n" + std::string(syntax_.name_begin) + tool.name +
@@ -240,10 +264,11 @@ class GrammarWriter {
       text = gbnf_literal(tool.name) + " \"\\n\"?";
     }
     std::size_t i = 0;
-    for (const JsonMemberText& property : json_members(json_member(schema, "properties"))) {
+    for (const JsonMemberText& property : schema.properties) {
+      if (is_too_long()) break;
       const std::string rule = "tool-" + std::to_string(index) + "-" + std::to_string(i++);
       add_rule(rule, tagged_parameter(property, schema));
-      text += " " + rule + (is_required(property.name, schema) ? "" : "?");
+      text += " " + rule + (schema.is_required(property) ? "" : "?");
     }
     if (syntax_.lines) {
       return text + " " +
@@ -252,7 +277,7 @@ class GrammarWriter {
     return text + " " + gbnf_literal(syntax_.end);
   }
 
-  std::string tagged_parameter(const JsonMemberText& property, std::string_view schema) {
+  std::string tagged_parameter(const JsonMemberText& property, const SchemaParts& schema) {
     const std::string key =
         std::string(syntax_.key_begin) + property.name + std::string(syntax_.key_end);
     const std::string value_end(syntax_.value_end);
@@ -264,7 +289,7 @@ class GrammarWriter {
            tagged_value_text(property.value, schema) + " " + gbnf_literal(value_end) + " \"\\n\"?";
   }
 
-  std::string tagged_value_text(std::string_view property, std::string_view schema) {
+  std::string tagged_value_text(std::string_view property, const SchemaParts& schema) {
     if (is_bare_text(property)) {
       std::string choices;
       for (const std::string_view each : json_elements(json_member(property, "enum"))) {
@@ -278,16 +303,16 @@ class GrammarWriter {
     return json_value_text(property, schema);
   }
 
-  static std::string json_value_text(std::string_view property, std::string_view schema) {
-    // References of a part point to the definitions of the whole.
-    std::string whole = "%json {";
-    for (const std::string_view name : {"$defs", "definitions"}) {
-      const std::string_view definitions = json_member(schema, name);
-      if (definitions.empty() || !json_member(property, name).empty()) continue;
-      whole += "\"" + std::string(name) + "\": " + std::string(definitions) + ", ";
-    }
+  static std::string json_value_text(std::string_view property, const SchemaParts& schema) {
     const std::string_view members = trim(property);
     if (!members.starts_with('{')) return "%json " + std::string(members);  // true or false
+    std::string whole = "%json {";
+    // References of a part point to the definitions of the whole.
+    const bool refers = members.find("\"$ref\"") != std::string_view::npos;
+    for (const JsonMemberText& each : schema.definitions) {
+      if (!refers || !json_member(members, each.name).empty()) continue;
+      whole += json_quoted(each.name) + ": " + std::string(each.value) + ", ";
+    }
     const std::string_view rest = trim_left(members.substr(1));
     if (rest.starts_with('}') && whole.ends_with(", ")) whole.resize(whole.size() - 2);
     return whole + std::string(rest);

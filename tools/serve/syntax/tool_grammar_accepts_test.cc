@@ -12,6 +12,7 @@
 
 #include "grammar/gbnf_parser.h"
 #include "grammar/program.h"
+#include "grammar/rules.h"
 #include "grammar/testing/slow_matcher.h"
 #include "grammar/utf8_code_points.h"
 #include "tools/serve/syntax/chat_syntax.h"
@@ -19,6 +20,8 @@
 
 namespace qsf_tools {
 namespace {
+
+static_assert(kMaxToolGrammarBytes == qsf::kMaxGrammarBytes);
 
 ToolUse two_tools(ToolChoice choice) {
   ToolUse use;

@@ -139,9 +139,55 @@ TEST(ToolGrammarTest, PartsOfSchemasKeepTheirDefinitions) {
   EXPECT_NE(grammar.find(R"(%json {"$defs": {"D": {"type": "number"}}, "$ref": "#/$defs/D"} )"),
             std::string::npos)
       << grammar;
-  EXPECT_NE(grammar.find(R"(%json {"$defs": {"D": {"type": "number"}}} )"), std::string::npos)
-      << grammar;
+  // Only where there are references.
+  EXPECT_NE(grammar.find(R"(%json {} )"), std::string::npos) << grammar;
   EXPECT_NE(grammar.find(R"(("x" | "y\"z"))"), std::string::npos) << grammar;
+}
+
+// Definitions that each of many parameters refers to are written up to the bound, not for each.
+TEST(ToolGrammarTest, LargeDefinitionsOfManyParameters) {
+  constexpr std::size_t kDefinitionBytes = 500'000;
+  ToolUse use = one_tool(ToolChoice::kRequired, false);
+  std::string& schema = use.tools[0].parameters;
+  schema = R"({"$defs": {"D": {"const": ")" + std::string(kDefinitionBytes, 'd') +
+           R"("}}, "properties": {)";
+  for (int i = 0; i < 400; ++i) {
+    schema += (i > 0 ? ", \"p" : "\"p") + std::to_string(i) + R"(": {"$ref": "#/$defs/D"})";
+  }
+  schema += "}}";
+  for (const ChatSyntax& row : chat_syntaxes()) {
+    const std::size_t n_bytes = tool_grammar(row, use, "")->grammar.size();
+    EXPECT_GT(n_bytes, kMaxToolGrammarBytes) << row.name;
+    EXPECT_LT(n_bytes, 2 * kDefinitionBytes) << row.name;
+  }
+  // Those that none refers to are no part of the grammars that write parameters one by one.
+  for (std::size_t at = 0; (at = schema.find("$ref", at)) != std::string::npos;) {
+    schema.replace(at, 4, "title");
+  }
+  for (const std::string_view row : {"glm", "qwen-xml", "lfm2", "gemma4"}) {
+    EXPECT_LT(tool_grammar(row_of(row), use, "")->grammar.size(), kMaxToolGrammarBytes) << row;
+  }
+}
+
+// The time that a schema takes grows with its length: read again for each parameter, this one took
+// longer than a test may.
+TEST(ToolGrammarTest, ManyParametersThatAreRequired) {
+  ToolUse use = one_tool(ToolChoice::kRequired, false);
+  std::string required;
+  for (int i = 0; i < 150'000; ++i) {
+    required += (i > 0 ? ", \"p" : "\"p") + std::to_string(i) + "\"";
+  }
+  std::string& schema = use.tools[0].parameters;
+  schema = "{\"properties\": {";
+  for (int i = 0; i < 2'000; ++i) {
+    schema += (i > 0 ? ", \"p" : "\"p") + std::to_string(i) + "\": {}";
+  }
+  schema += "}, \"required\": [" + required + "]}";
+  for (const std::string_view row : {"glm", "qwen-xml", "lfm2", "gemma4"}) {
+    const std::string grammar = tool_grammar(row_of(row), use, "")->grammar;
+    EXPECT_NE(grammar.find("tool-0-1999 ::= "), std::string::npos) << row;
+    EXPECT_EQ(grammar.find("tool-0-1999?"), std::string::npos) << row;
+  }
 }
 
 TEST(ToolGrammarTest, TriggersWhereTheModelChooses) {
