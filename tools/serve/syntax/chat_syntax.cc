@@ -201,17 +201,6 @@ constexpr ReasoningMarkers kReasoningMarkers[] = {
 constexpr std::string_view kAnalysis = "<|channel|>analysis<|message|>";
 constexpr std::string_view kFinal = "<|channel|>final<|message|>";
 
-// Returns the markers whose first one ends a prompt, but for blanks; null without any.
-const ReasoningMarkers* markers_opened_by(std::string_view prompt) {
-  const std::size_t last = prompt.find_last_not_of(" \t\r\n");
-  if (last == std::string_view::npos) return nullptr;
-  const std::string_view trimmed = prompt.substr(0, last + 1);
-  for (const ReasoningMarkers& markers : kReasoningMarkers) {
-    if (trimmed.ends_with(markers.begin)) return &markers;
-  }
-  return nullptr;
-}
-
 }  // namespace
 
 std::span<const ChatSyntax> chat_syntaxes() noexcept {
@@ -219,6 +208,16 @@ std::span<const ChatSyntax> chat_syntaxes() noexcept {
 }
 std::span<const ReasoningMarkers> reasoning_markers() noexcept {
   return kReasoningMarkers;
+}
+
+std::string_view opened_reasoning_end(std::string_view prompt) noexcept {
+  const std::size_t last = prompt.find_last_not_of(" \t\r\n");
+  if (last == std::string_view::npos) return {};
+  const std::string_view trimmed = prompt.substr(0, last + 1);
+  for (const ReasoningMarkers& markers : kReasoningMarkers) {
+    if (trimmed.ends_with(markers.begin)) return markers.end;
+  }
+  return {};
 }
 
 const ChatSyntax* detect_chat_syntax(std::string_view chat_template) {
@@ -239,7 +238,7 @@ std::string_view chat_syntax_name(const ChatSyntax& syntax) noexcept {
 
 bool ends_in_reasoning(const ChatSyntax& syntax, std::string_view prompt) {
   if (syntax.form == CallForm::kChannels) return prompt.ends_with(kAnalysis);
-  return markers_opened_by(prompt) != nullptr;
+  return !opened_reasoning_end(prompt).empty();
 }
 
 std::string_view answer_trigger(const ChatSyntax& syntax, std::string_view prompt) {
@@ -247,8 +246,7 @@ std::string_view answer_trigger(const ChatSyntax& syntax, std::string_view promp
   if (!syntax.text_begin.empty()) {
     return prompt.ends_with(syntax.text_begin) ? std::string_view() : syntax.text_begin;
   }
-  const ReasoningMarkers* markers = markers_opened_by(prompt);
-  return markers == nullptr ? std::string_view() : markers->end;
+  return opened_reasoning_end(prompt);
 }
 
 }  // namespace qsf_tools

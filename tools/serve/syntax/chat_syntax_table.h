@@ -93,6 +93,8 @@ std::span<const ChatSyntax> chat_syntaxes() noexcept;
 // Markers of all syntaxes but kChannels: models answer in any of them, whatever their template
 // says.
 std::span<const ReasoningMarkers> reasoning_markers() noexcept;
+// Returns the last marker of the pair whose first one ends a prompt, but for blanks; or empty.
+std::string_view opened_reasoning_end(std::string_view prompt) noexcept;
 
 // Names of the channels of kChannels.
 struct ChannelMarkers {

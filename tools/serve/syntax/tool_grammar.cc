@@ -347,7 +347,8 @@ std::optional<ToolGrammar> tool_grammar(const ChatSyntax& syntax, const ToolUse&
       trigger = ChannelMarkers::kEnd;
       before = gbnf_literal(std::string(ChannelMarkers::kStart) + "assistant") + " ";
     } else {
-      trigger = answer_trigger(syntax, prompt);
+      // Not answer_trigger(): calls do not stand within the markers of a visible answer.
+      trigger = opened_reasoning_end(prompt);
       before = "[ \\n]{0,4} ";
     }
   }

@@ -217,6 +217,10 @@ TEST(ToolGrammarTest, RequiredCallsWaitForReasoning) {
   const std::string hermes =
       grammar_of("hermes", ToolChoice::kRequired, false, "</think>", "assistant\n<think>\n");
   EXPECT_NE(hermes.find(R"(root ::= [ \n]{0,4} "<tool_call>" call)"), std::string::npos) << hermes;
+  const std::string command = grammar_of("command-r7b", ToolChoice::kRequired, false,
+                                         "<|END_THINKING|>", "<|CHATBOT_TOKEN|><|START_THINKING|>");
+  EXPECT_NE(command.find(R"(root ::= [ \n]{0,4} "<|START_ACTION|>" )"), std::string::npos)
+      << command;
   const std::string gpt_oss = grammar_of("gpt-oss", ToolChoice::kRequired, false, "<|end|>",
                                          "<|channel|>analysis<|message|>");
   EXPECT_NE(gpt_oss.find(R"(root ::= "<|start|>assistant" call)"), std::string::npos) << gpt_oss;
