@@ -25,6 +25,7 @@ class MarkerParser {
     for (const std::string_view marker : {syntax.text_begin, syntax.text_end}) {
       if (!marker.empty()) text_stops_.push_back(marker);
     }
+    if (!tools.empty() && has_marked_text()) text_stops_.push_back(syntax.end);
     if (starts_in_reasoning) begin_reasoning({});
   }
 
@@ -98,6 +99,10 @@ class MarkerParser {
     if (place.marker == syntax_->text_begin || place.marker == syntax_->text_end) {
       return place.at + place.marker.size();
     }
+    if (has_marked_text() && place.marker == syntax_->end) {
+      mode_ = Mode::kAfterCall;  // where calls without a marker may begin
+      return place.at + place.marker.size();
+    }
     begin_call(0);
     return place.at;
   }
@@ -125,8 +130,16 @@ class MarkerParser {
       if (in_reasoning_) {
         return give_up_calls(text.substr(0, n_bytes), parts);
       }
-      parts.add(AnswerPart::Kind::kText, text.substr(0, n_bytes));
+      std::string_view shown = text.substr(0, n_bytes);
       mode_ = Mode::kText;
+      if (has_marked_text() && text.substr(call_at_).starts_with(syntax_->begin)) {
+        shown = shown.substr(call_at_ + syntax_->begin.size());
+        if (shown.ends_with(syntax_->end)) {
+          shown.remove_suffix(syntax_->end.size());
+          mode_ = Mode::kAfterCall;
+        }
+      }
+      parts.add(AnswerPart::Kind::kText, shown);
       return n_bytes;
     }
     mode_ = Mode::kAfterCall;
@@ -181,6 +194,12 @@ class MarkerParser {
     const std::string_view shown = trim_right(text);
     add_reasoning(shown, parts);
     return shown.size();
+  }
+
+  // Llama 4: what stands between the markers of a call is text where it is no call, and calls
+  // follow it.
+  bool has_marked_text() const {
+    return !bare_begin(syntax_->form).empty() && !syntax_->end.empty();
   }
 
   static bool ends_reasoning(std::string_view marker) {

@@ -46,6 +46,7 @@ struct ChatSyntax {
 
   std::string_view section_begin = {};  // around all calls; or empty
   std::string_view section_end = {};
+  // Around a call. Of forms without markers: around a call, or around text that calls follow.
   std::string_view begin = {};
   std::string_view end = {};  // empty: a call ends with its JSON
 

@@ -90,7 +90,8 @@ std::vector<Family> families() {
                  short_template(header + "[func_name1(param1=value1)]", "[",
                                 python_call("\"", "{{ v | tojson }}"), ", ", "]")});
   all.push_back({"Llama 4 with JSON", "llama4",
-                 short_template(header, "", json_call("name", "parameters"), "", "")});
+                 short_template(header, "<|python_start|><|python_end|>",
+                                json_call("name", "parameters"), "", "")});
   all.push_back({"Command R7B", "command-r7b",
                  short_template("<|START_RESPONSE|>",
                                 "<|START_THINKING|>So.<|END_THINKING|>"
