@@ -203,11 +203,12 @@ CallReader::Step CallReader::read_arguments(std::string_view text) {
   at_ += argument_reader_->n_bytes();
   if (found == ArgumentReader::Found::kBad) return Step::kText;
   if (!add_call(name_, argument_reader_->take_json())) return Step::kText;
-  stage_ = Stage::kNextCall;
+  // In braces each call has markers of its own.
+  stage_ = syntax_->form == CallForm::kBraced ? Stage::kClosing : Stage::kNextCall;
   return Step::kOn;
 }
 
-// Behind a call with literals. All of what stands behind one marker are calls, or none is.
+// Behind a call of Python. All of what stands behind one marker are calls, or none is.
 CallReader::Step CallReader::read_next_call(std::string_view text, bool at_end) {
   std::string_view rest = trim_left(text.substr(at_));
   if (rest.empty() && (in_list_ || !at_end)) return Step::kMore;
