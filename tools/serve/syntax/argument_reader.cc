@@ -92,12 +92,8 @@ void append_escape(std::string_view& text, std::string& out) {
   text.remove_prefix(1);
 }
 
-// Returns what stands between quotes, or between three.
-std::string unescaped(std::string_view body, char quote) {
-  const std::string two(2, quote);
-  if (body.size() >= 4 && body.starts_with(two) && body.ends_with(two)) {
-    body = body.substr(2, body.size() - 4);
-  }
+// Returns what stands between quotes.
+std::string unescaped(std::string_view body) {
   std::string out;
   while (!body.empty()) {
     const char c = body[0];
@@ -229,6 +225,7 @@ bool ArgumentReader::begin_text(std::string_view rest) {
   state_ = State::kText;
   search_at_ = at_ + (is_marked ? quote_.size() : 1);
   quote_at_ = std::string_view::npos;
+  n_in_row_ = 0;
   escaped_ = false;
   return true;
 }
@@ -236,24 +233,30 @@ bool ArgumentReader::begin_text(std::string_view rest) {
 ArgumentReader::Step ArgumentReader::read_text(std::string_view text) {
   const char quote = text[at_];
   if (quote != '"' && quote != '\'') return read_marked_text(text);
+  const std::string three(3, quote);
+  const std::string_view opening = text.substr(at_, 3);
+  if (opening.size() < 3 && three.starts_with(opening)) return Step::kMore;
+  const std::size_t n_quotes = opening == three ? 3 : 1;
+  search_at_ = std::max(search_at_, at_ + n_quotes);
   const std::string follows = is_key_ ? std::string(1, assign()) : std::string(",") + open_.back();
   for (; search_at_ < text.size(); ++search_at_) {
     const char c = text[search_at_];
+    if (c == quote && !escaped_) {
+      if (++n_in_row_ >= n_quotes) quote_at_ = search_at_ + 1 - n_quotes;
+      if (n_in_row_ < n_quotes) quote_at_ = std::string_view::npos;
+      continue;
+    }
+    n_in_row_ = 0;
     if (quote_at_ != std::string_view::npos) {
       if (is_blank_character(c)) continue;
       if (follows.find(c) != std::string::npos) {
-        end_text(unescaped(text.substr(at_ + 1, quote_at_ - at_ - 1), quote), quote_at_ + 1);
+        const std::size_t begin = at_ + n_quotes;
+        end_text(unescaped(text.substr(begin, quote_at_ - begin)), quote_at_ + n_quotes);
         return Step::kOn;
       }
       quote_at_ = std::string_view::npos;
     }
-    if (escaped_) {
-      escaped_ = false;
-    } else if (c == '\\') {
-      escaped_ = true;
-    } else if (c == quote) {
-      quote_at_ = search_at_;
-    }
+    escaped_ = !escaped_ && c == '\\';
   }
   return Step::kMore;
 }

@@ -68,7 +68,8 @@ class ArgumentReader {
   // Of the text that is read:
   bool is_key_ = false;
   std::size_t search_at_ = 0;
-  std::size_t quote_at_ = std::string_view::npos;  // a quote that may end it
+  std::size_t quote_at_ = std::string_view::npos;  // the quotes that may end it
+  std::size_t n_in_row_ = 0;                       // quotes so far, of three
   bool escaped_ = false;
   std::string json_;
 };

@@ -73,6 +73,11 @@ TEST(ArgumentReaderTest, TextsAndTheirEscapes) {
             "{\"a\": \"/\xF0\x9F\x98\x80\xEF\xBF\xBD\", \"b\": \"\\\\d\\\\u12\"}");
   EXPECT_EQ(python("(a='one\\\ntwo\nthree')"), R"({"a": "onetwo\nthree"})");
   EXPECT_EQ(python("(a='''it's \"so\"''', b=\"\"\"\"\"\")"), R"({"a": "it's \"so\"", "b": ""})");
+  EXPECT_EQ(python("(a='''print('hi')''')"), R"x({"a": "print('hi')"})x");
+  EXPECT_EQ(python("(a=\"\"\"say \"a\", \"b\"\"\"\", b='''''' , c=['''x''', ''])"),
+            R"({"a": "say \"a\", \"b\"", "b": "", "c": ["x", ""]})");
+  EXPECT_EQ(python("(a='''it''s'' ', \\''''''')"), R"({"a": "it''s'' ', ''''"})");
+  EXPECT_EQ(python("(a='''x')"), "more");
   EXPECT_EQ(python("(a='\xFF')"), "{\"a\": \"\xEF\xBF\xBD\"}");
 }
 
