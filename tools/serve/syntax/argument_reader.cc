@@ -175,6 +175,8 @@ ArgumentReader::Step ArgumentReader::read_key(std::string_view text) {
   // Also behind a comma, as Python allows.
   if (rest[0] == open_.back()) return read_next(rest[0]);
   if (begin_text(rest)) {
+    // A text without a name; what ends it is not sought in all of the answer.
+    if (open_.back() == ')') return Step::kBad;
     is_key_ = true;
     return Step::kOn;
   }

@@ -92,7 +92,8 @@ TEST(ArgumentReaderTest, QuotesWithinTexts) {
 
 TEST(ArgumentReaderTest, WhatIsNoLiteralIsRefused) {
   EXPECT_EQ(python("(1)"), "bad 1)");
-  EXPECT_EQ(python("('x')"), "more");
+  EXPECT_EQ(python("('x')"), "bad 'x')");
+  EXPECT_EQ(python("(a=1, \"x\")"), "bad \"x\")");
   EXPECT_EQ(python("(a=)"), "bad )");
   EXPECT_EQ(python("(=1)"), "bad =1)");
   EXPECT_EQ(python("(,)"), "bad ,)");
