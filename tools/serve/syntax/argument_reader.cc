@@ -251,7 +251,13 @@ ArgumentReader::Step ArgumentReader::read_text(std::string_view text) {
     n_in_row_ = 0;
     if (quote_at_ != std::string_view::npos) {
       if (is_blank_character(c)) continue;
-      if (follows.find(c) != std::string::npos) {
+      const bool is_outermost = !is_key_ && open_.size() == 1;
+      const MarkerFound ends = follows.find(c) == std::string::npos ? MarkerFound::kNo
+                               : c == ',' && is_outermost
+                                   ? next_argument(text.substr(search_at_ + 1))
+                                   : MarkerFound::kYes;
+      if (ends == MarkerFound::kPart) return Step::kMore;
+      if (ends == MarkerFound::kYes) {
         const std::size_t begin = at_ + n_quotes;
         end_text(unescaped(text.substr(begin, quote_at_ - begin)), quote_at_ + n_quotes);
         return Step::kOn;
@@ -261,6 +267,21 @@ ArgumentReader::Step ArgumentReader::read_text(std::string_view text) {
     escaped_ = !escaped_ && c == '\\';
   }
   return Step::kMore;
+}
+
+// Whether the text behind a comma is the name of an argument, or the end of all: what stands
+// between quotes may have commas behind its own quotes.
+MarkerFound ArgumentReader::next_argument(std::string_view text) const {
+  text = text.substr(0, kMaxKeyBytes);
+  const MarkerFound at_end = text.size() < kMaxKeyBytes ? MarkerFound::kPart : MarkerFound::kNo;
+  text = trim_left(text);
+  if (text.empty()) return at_end;
+  const bool begins_text =
+      text[0] == '"' || text[0] == '\'' || (!quote_.empty() && text[0] == quote_[0]);
+  if (text[0] == open_.back() || (open_.back() == '}' && begins_text)) return MarkerFound::kYes;
+  const std::size_t n_name = std::min(text.find_first_of("()[]{}=:,'\"\n"), text.size());
+  if (n_name == text.size()) return at_end;
+  return n_name > 0 && text[n_name] == assign_ ? MarkerFound::kYes : MarkerFound::kNo;
 }
 
 ArgumentReader::Step ArgumentReader::read_marked_text(std::string_view text) {

@@ -21,6 +21,8 @@
 #include <string_view>
 #include <utility>
 
+#include "tools/serve/syntax/marker_search.h"
+
 namespace qsf_tools {
 
 class ArgumentReader {
@@ -50,6 +52,7 @@ class ArgumentReader {
   Step read_value(std::string_view text);
   Step read_text(std::string_view text);
   Step read_marked_text(std::string_view text);
+  MarkerFound next_argument(std::string_view text) const;
   Step read_word(std::string_view text);
   Step read_next(char c);
   bool begin_text(std::string_view rest);

@@ -88,6 +88,15 @@ TEST(ArgumentReaderTest, QuotesWithinTexts) {
   EXPECT_EQ(python("(a=['it's', 'x'], b={'it's': 'y's'})"),
             R"({"a": ["it's", "x"], "b": {"it's": "y's"}})");
   EXPECT_EQ(python("(a='it\\'s' )"), R"({"a": "it's"})");
+  // A comma behind a quote is text, too, where no argument follows it.
+  EXPECT_EQ(python("(a='the dogs', cats', b=2)"), R"({"a": "the dogs', cats", "b": 2})");
+  EXPECT_EQ(python("(a='x', 'y' , b_2 =2, c=\"z\",)"), R"({"a": "x', 'y", "b_2": 2, "c": "z"})");
+  EXPECT_EQ(gemma("{a:'x', y', b:'z', \"c\":1,<|\"|>d<|\"|>:'',}"),
+            R"({"a": "x', y", "b": "z", "c": 1, "d": ""})");
+  for (const std::size_t n : {254U, 255U, 256U, 257U, 300U}) {
+    const std::string blanks(n, ' ');
+    EXPECT_EQ(python("(a='x'," + blanks + "b=1)") == R"({"a": "x", "b": 1})", n < 255) << n;
+  }
 }
 
 TEST(ArgumentReaderTest, WhatIsNoLiteralIsRefused) {
