@@ -13,7 +13,8 @@ namespace {
 
 constexpr std::size_t kMaxOpenBrackets = 64;
 constexpr std::size_t kMaxKeyBytes = 256;
-constexpr std::size_t kMaxWordBytes = 64;  // of a number, or one of a few words
+constexpr std::size_t kMaxWordBytes = 64;              // of a number, or one of a few words
+constexpr std::string_view kMarks = "()[]{}=:,'\"\n";  // end a name
 constexpr std::string_view kWordCharacters =
     "0123456789+-._ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz";
 
@@ -130,6 +131,16 @@ std::string json_word(std::string_view word) {
 
 }  // namespace
 
+ArgumentReader::ArgumentReader(char assign, std::string_view quote,
+                               const std::vector<std::string>& names)
+    : assign_(assign), quote_(quote) {
+  for (const std::string& name : names) {
+    const bool is_special = name.empty() || name.size() > kMaxKeyBytes ||
+                            name.find_first_of(kMarks) != std::string::npos;
+    if (is_special) special_names_.push_back(name + assign);
+  }
+}
+
 ArgumentReader::Found ArgumentReader::read(std::string_view text) {
   for (;;) {
     if (state_ != State::kText) {
@@ -174,6 +185,15 @@ ArgumentReader::Step ArgumentReader::read_key(std::string_view text) {
   const std::string_view rest = text.substr(at_);
   // Also behind a comma, as Python allows.
   if (rest[0] == open_.back()) return read_next(rest[0]);
+  if (open_.size() == 1) {
+    std::size_t n_bytes = 0;
+    const MarkerFound found = find_special_name(rest, n_bytes);
+    if (found == MarkerFound::kPart) return Step::kMore;
+    if (found == MarkerFound::kYes) {
+      add_name(rest.substr(0, n_bytes), at_ + n_bytes);
+      return Step::kOn;
+    }
+  }
   if (begin_text(rest)) {
     // A text without a name; what ends it is not sought in all of the answer.
     if (open_.back() == ')') return Step::kBad;
@@ -181,15 +201,31 @@ ArgumentReader::Step ArgumentReader::read_key(std::string_view text) {
     return Step::kOn;
   }
   if (!quote_.empty() && quote_.starts_with(rest)) return Step::kMore;
-  const std::size_t end = rest.find_first_of("()[]{}=:,'\"\n");
+  const std::size_t end = rest.find_first_of(kMarks);
   if (end == std::string_view::npos && rest.size() <= kMaxKeyBytes) return Step::kMore;
   if (end == std::string_view::npos || end > kMaxKeyBytes || end == 0) return Step::kBad;
   if (rest[end] != assign()) return Step::kBad;
-  separate();
-  json_ += json_quoted(trim(rest.substr(0, end))) + ": ";
-  at_ += end;
-  state_ = State::kAssign;
+  add_name(trim(rest.substr(0, end)), at_ + end);
   return Step::kOn;
+}
+
+void ArgumentReader::add_name(std::string_view name, std::size_t end) {
+  separate();
+  json_ += json_quoted(name) + ": ";
+  at_ = end;
+  state_ = State::kAssign;
+}
+
+// Whether one of the special names is next, the longest of them.
+MarkerFound ArgumentReader::find_special_name(std::string_view text, std::size_t& n_bytes) const {
+  MarkerFound found = MarkerFound::kNo;
+  for (const std::string& name : special_names_) {
+    if (text.size() < name.size() && name.starts_with(text)) return MarkerFound::kPart;
+    if (!text.starts_with(name)) continue;
+    found = MarkerFound::kYes;
+    n_bytes = std::max(n_bytes, name.size() - 1);
+  }
+  return found;
 }
 
 ArgumentReader::Step ArgumentReader::read_value(std::string_view text) {
@@ -279,7 +315,10 @@ MarkerFound ArgumentReader::next_argument(std::string_view text) const {
   const bool begins_text =
       text[0] == '"' || text[0] == '\'' || (!quote_.empty() && text[0] == quote_[0]);
   if (text[0] == open_.back() || (open_.back() == '}' && begins_text)) return MarkerFound::kYes;
-  const std::size_t n_name = std::min(text.find_first_of("()[]{}=:,'\"\n"), text.size());
+  std::size_t n_special = 0;
+  const MarkerFound special = find_special_name(text, n_special);
+  if (special != MarkerFound::kNo) return special == MarkerFound::kYes ? special : at_end;
+  const std::size_t n_name = std::min(text.find_first_of(kMarks), text.size());
   if (n_name == text.size()) return at_end;
   return n_name > 0 && text[n_name] == assign_ ? MarkerFound::kYes : MarkerFound::kNo;
 }

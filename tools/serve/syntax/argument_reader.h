@@ -20,6 +20,7 @@
 #include <string>
 #include <string_view>
 #include <utility>
+#include <vector>
 
 #include "tools/serve/syntax/marker_search.h"
 
@@ -30,8 +31,8 @@ class ArgumentReader {
   enum class Found : unsigned char { kMore, kEnd, kBad };
 
   // `assign` stands between a name and its value. `quote`, which outlives this, is around texts
-  // beside Python's quotes; or empty.
-  ArgumentReader(char assign, std::string_view quote) : assign_(assign), quote_(quote) {}
+  // beside Python's quotes; or empty. `names` are those of the parameters: any bytes.
+  ArgumentReader(char assign, std::string_view quote, const std::vector<std::string>& names = {});
 
   // Takes the text from the opening bracket on, longer with each call, of which only what is new is
   // looked at. kBad: such arguments are not read, or nest deeper than 64. Not called again after
@@ -52,6 +53,8 @@ class ArgumentReader {
   Step read_value(std::string_view text);
   Step read_text(std::string_view text);
   Step read_marked_text(std::string_view text);
+  MarkerFound find_special_name(std::string_view text, std::size_t& n_bytes) const;
+  void add_name(std::string_view name, std::size_t end);
   MarkerFound next_argument(std::string_view text) const;
   Step read_word(std::string_view text);
   Step read_next(char c);
@@ -64,6 +67,7 @@ class ArgumentReader {
 
   char assign_;
   std::string_view quote_;
+  std::vector<std::string> special_names_;  // that hold marks; with the mark that ends them
   State state_ = State::kOpening;
   std::size_t at_ = 0;    // read so far
   std::string open_;      // the closing brackets that are due

@@ -154,6 +154,20 @@ TEST(ArgumentReaderTest, ArgumentsOfGemma) {
   EXPECT_EQ(gemma(R"({a:<|"|>x)"), "more");
 }
 
+TEST(ArgumentReaderTest, NamesWithMarks) {
+  const std::vector<std::string> names = {"a", "a[b]", "a[b", "a:b", "x=", "", "'q'", ")"};
+  const auto read = [&](char assign, const std::string& text) {
+    return read_with(ArgumentReader(assign, {}, names), text);
+  };
+  EXPECT_EQ(read('=', "(a=1, a[b]='x', a[b='y', a:b=2)"),
+            R"({"a": 1, "a[b]": "x", "a[b": "y", "a:b": 2})");
+  EXPECT_EQ(read('=', "(x==1, =2, 'q'=3)"), R"({"x=": 1, "": 2, "'q'": 3})");
+  EXPECT_EQ(read(':', "{a:1,a[b]:'x',a:b:2,'q':3}"),
+            R"({"a": 1, "a[b]": "x", "a:b": 2, "'q'": 3})");
+  EXPECT_EQ(read('=', "(a[c]=1)"), "bad a[c]=1)");
+  EXPECT_EQ(read('=', "(a[b"), "more");
+}
+
 TEST(ArgumentReaderTest, LongTextsByteByByte) {
   for (const std::string quote : {"'", "\""}) {
     std::string code;

@@ -186,13 +186,35 @@ CallReader::Step CallReader::read_function(std::string_view text) {
   const MarkerFound before = marker_at_start(rest, syntax_->before_name, /*at_end=*/false);
   if (before == MarkerFound::kPart) return Step::kMore;
   if (before == MarkerFound::kYes) rest.remove_prefix(syntax_->before_name.size());
-  const std::size_t end = rest.find_first_of("(){}[]<>=,;:'\"");
-  if (end == std::string_view::npos && rest.size() <= kMaxNameBytes) return Step::kMore;
-  if (end == std::string_view::npos || end > kMaxNameBytes) return Step::kText;
-  name_ = trim(rest.substr(0, end));
-  if (rest[end] != (is_braced ? '{' : '(') || tool(name_) == nullptr) return Step::kText;
+  // Names are compared with those of the tools: they may hold any mark.
+  const char bracket = is_braced ? '{' : '(';
+  const std::string_view begin = trim_left(rest);
+  const ToolDefinition* found = nullptr;
+  bool may_go_on = begin.empty();
+  std::size_t end = 0;  // of the name and the blanks behind it
+  for (const ToolDefinition& each : *tools_) {
+    if (begin.size() < each.name.size()) {
+      may_go_on = may_go_on || each.name.starts_with(begin);
+      continue;
+    }
+    if (!begin.starts_with(each.name)) continue;
+    const std::string_view behind = trim_left(begin.substr(each.name.size()));
+    may_go_on = may_go_on || behind.empty();
+    const std::size_t n_bytes = rest.size() - behind.size();
+    const bool is_longer = found == nullptr || each.name.size() > found->name.size();
+    if (n_bytes > kMaxNameBytes || !behind.starts_with(bracket) || !is_longer) continue;
+    found = &each;
+    end = n_bytes;
+  }
+  if (may_go_on && rest.size() <= kMaxNameBytes) return Step::kMore;
+  if (found == nullptr) return Step::kText;
+  name_ = found->name;
   at_ = text.size() - rest.size() + end;
-  argument_reader_.emplace(is_braced ? ':' : '=', syntax_->quote);
+  std::vector<std::string> names;
+  for (JsonMemberText& member : json_members(json_member(found->parameters, "properties"))) {
+    names.push_back(std::move(member.name));
+  }
+  argument_reader_.emplace(is_braced ? ':' : '=', syntax_->quote, names);
   stage_ = Stage::kArguments;
   return Step::kOn;
 }

@@ -31,6 +31,8 @@ ToolUse two_tools(ToolChoice choice) {
       "area": {"$ref": "#/$defs/area"}}, "required": ["city"], "additionalProperties": false,
       "$defs": {"area": {"type": "array", "items": {"type": "boolean"}, "maxItems": 3}}})"});
   use.tools.push_back({.name = "now", .parameters = ""});
+  use.tools.push_back({.name = "mcp:search/(a)", .parameters = R"({"properties": {
+      "filter[status]": {"type": "string"}, "page:size": {"type": "integer"}}})"});
   use.choice = choice;
   return use;
 }
