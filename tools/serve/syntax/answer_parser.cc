@@ -36,6 +36,7 @@ class MarkerParser {
       const Mode mode = mode_;
       const std::size_t n = take_some(text.substr(n_taken), at_end, parts);
       n_taken += n;
+      if (n > 0) blanks_ = blanks_of_next_ = {};
       if (n == 0 && mode == mode_) return n_taken;
     }
   }
@@ -61,8 +62,8 @@ class MarkerParser {
   }
 
   std::size_t take_start(std::string_view text, bool at_end, PartList& parts) {
-    const std::string_view rest = trim_left(text);
-    const std::size_t n_blanks = text.size() - rest.size();
+    const std::size_t n_blanks = blanks_.end_of_blanks(text, 0);
+    const std::string_view rest = text.substr(n_blanks);
     if (had_reasoning_ && n_blanks > 0) return n_blanks;
     if (rest.empty()) {
       if (at_end) parts.add(AnswerPart::Kind::kText, text);
@@ -108,7 +109,10 @@ class MarkerParser {
   }
 
   std::size_t take_reasoning(std::string_view text, bool at_end, PartList& parts) {
-    const MarkerPlace place = find_marker(text, end_markers_, at_end);
+    const std::size_t n_blanks = blanks_.end_of_blanks(text, 0);
+    if (n_blanks == text.size() && !at_end) return 0;
+    MarkerPlace place = find_marker(text.substr(n_blanks), end_markers_, at_end);
+    place.at += n_blanks;
     const std::string_view shown = trim_right(text.substr(0, place.at));
     add_reasoning(shown, parts);
     if (place.marker.empty()) return at_end ? text.size() : shown.size();
@@ -153,8 +157,9 @@ class MarkerParser {
   }
 
   std::size_t take_after_call(std::string_view text, bool at_end, PartList& parts) {
-    const std::string_view rest = trim_left(text.substr(calls_end_));
-    const std::size_t at = text.size() - rest.size();
+    const std::size_t at = blanks_.end_of_blanks(text, calls_end_);
+    const std::string_view rest = text.substr(at);
+    if (at > 0 && !in_reasoning_) return at;
     if (rest.empty()) {
       if (!at_end) return 0;
       parts.add_calls(std::exchange(calls_, {}));
@@ -170,7 +175,7 @@ class MarkerParser {
     }
     std::string_view next = rest;
     if (syntax_->form == CallForm::kBareJson && rest.starts_with(';')) {
-      next = trim_left(rest.substr(1));
+      next = text.substr(blanks_of_next_.end_of_blanks(text, at + 1));
       if (next.empty() && !at_end) return 0;
     }
     const MarkerFound call = call_starts(next, at_end);
@@ -249,6 +254,8 @@ class MarkerParser {
   std::optional<CallReader> call_;
   std::size_t call_at_ = 0;
   std::size_t calls_end_ = 0;
+  BlankSkipper blanks_;          // that are held
+  BlankSkipper blanks_of_next_;  // behind what separates calls
   std::vector<ToolCall> calls_;  // within reasoning, to which nothing was added since
 };
 

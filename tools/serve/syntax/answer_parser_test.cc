@@ -641,6 +641,38 @@ TEST(AnswerParserTest, LongArgumentsByteByByte) {
   }
 }
 
+// So are blanks, which models that go wrong write without end: read again with each token, these
+// took longer than a test may.
+TEST(AnswerParserTest, ManyBlanksByteByByte) {
+  const std::string blanks(600'000, ' ');
+  for (const auto& [syntax, before] : std::vector<std::array<std::string, 2>>{
+           {"hermes", ""},
+           {"hermes", "<think>"},
+           {"hermes", "<tool_call>"},
+           {"hermes", "<tool_call>{\"name\": \"now\"}"},
+           {"hermes", "<tool_call>{\"name\": \"now\"}</tool_call>"},
+           {"hermes", "<think><tool_call>{\"name\": \"now\"}</tool_call>"},
+           {"glm", "<tool_call>"},
+           {"glm", "<tool_call>weather\n"},
+           {"glm", "<tool_call>weather<arg_key>city</arg_key>"},
+           {"glm", "<tool_call>weather<arg_key>city</arg_key><arg_value>x</arg_value>"},
+           {"llama3", "{\"name\": \"now\", \"parameters\": {}};"},
+           {"kimi", "<|tool_calls_section_begin|>"},
+           {"kimi", "<|tool_call_begin|>functions.now<|tool_call_argument_begin|>"},
+           {"lfm2", "<|tool_call_start|>["},
+           {"lfm2", "<|tool_call_start|>[now("},
+           {"lfm2", "<|tool_call_start|>[now()"},
+           {"lfm2", "<|tool_call_start|>[now(),"},
+           {"gemma4", "<|tool_call>call:now{}"},
+           {"gpt-oss", "<|channel|>commentary to=functions.now<|message|>"}}) {
+    AnswerParser parser(row_named(syntax), weather_tools(), /*starts_in_reasoning=*/false);
+    std::vector<AnswerPart> parts;
+    parser.push(before, parts);
+    for (std::size_t at = 0; at < blanks.size(); ++at) parser.push(" ", parts);
+    parser.finish(parts);
+  }
+}
+
 TEST(AnswerParserTest, DeepArgumentsAreText) {
   const std::string deep = std::string(200'000, '[') + std::string(200'000, ']');
   Answer answer = {

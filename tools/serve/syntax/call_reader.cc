@@ -6,8 +6,6 @@
 #include <array>
 #include <optional>
 
-#include "tools/serve/syntax/marker_search.h"
-
 namespace qsf_tools {
 
 namespace {
@@ -96,15 +94,23 @@ CallReader::Outcome CallReader::read(std::string_view text, bool at_end) {
   return calls_.empty() ? Outcome::kText : Outcome::kCalls;
 }
 
+std::string_view CallReader::skip_blanks(std::string_view text) {
+  at_ = std::min(text.find_first_not_of(" \t\r\n", at_), text.size());
+  return text.substr(at_);
+}
+
+std::string_view CallReader::behind_blanks(std::string_view text, std::size_t from) {
+  return text.substr(blanks_.end_of_blanks(text, from));
+}
+
 CallReader::Step CallReader::advance(std::string_view text, bool at_end) {
   switch (stage_) {
     case Stage::kOpening: return read_opening(text, at_end);
     case Stage::kName: return read_name(text);
     case Stage::kBeforeJson: {
-      const std::string_view rest = trim_left(text.substr(at_));
+      const std::string_view rest = skip_blanks(text);
       if (rest.empty()) return Step::kMore;
       if (!rest.starts_with('{')) return Step::kText;
-      at_ = text.size() - rest.size();
       stage_ = Stage::kJson;
       return Step::kOn;
     }
@@ -129,15 +135,14 @@ CallReader::Step CallReader::advance(std::string_view text, bool at_end) {
 }
 
 CallReader::Step CallReader::read_opening(std::string_view text, bool at_end) {
-  const std::string_view rest = trim_left(text.substr(at_));
+  const std::string_view rest = skip_blanks(text);
   if (rest.empty()) return Step::kMore;
-  const std::size_t at = text.size() - rest.size();
   const bool tagged = syntax_->form == CallForm::kTagged;
   bool part = false;
   const auto take = [&](std::string_view marker) {
     const MarkerFound found = marker_at_start(rest, marker, at_end);
     part = part || found == MarkerFound::kPart;
-    if (found == MarkerFound::kYes) at_ = at + marker.size();
+    if (found == MarkerFound::kYes) at_ += marker.size();
     return found == MarkerFound::kYes;
   };
   if (at_ == 0 && take(syntax_->section_begin)) return Step::kOn;
@@ -153,12 +158,8 @@ CallReader::Step CallReader::read_opening(std::string_view text, bool at_end) {
   }
   const std::string_view bare = bare_begin(syntax_->form);
   const bool has_call_next = begun_ || (!bare.empty() && rest.starts_with(bare));
-  if (has_call_next && writes_literals(syntax_->form)) {
-    at_ = at;
-    return read_list_opening(rest);
-  }
+  if (has_call_next && writes_literals(syntax_->form)) return read_list_opening(text);
   if (has_call_next && (rest.starts_with('{') || rest.starts_with('['))) {
-    at_ = at;
     stage_ = Stage::kJson;
     return Step::kOn;
   }
@@ -166,16 +167,16 @@ CallReader::Step CallReader::read_opening(std::string_view text, bool at_end) {
 }
 
 // Tells calls of Python, in a list or without one, from those in JSON.
-CallReader::Step CallReader::read_list_opening(std::string_view rest) {
-  const bool is_list = rest.starts_with('[');
-  const std::string_view first = is_list ? trim_left(rest.substr(1)) : rest;
+CallReader::Step CallReader::read_list_opening(std::string_view text) {
+  const bool is_list = text[at_] == '[';
+  const std::string_view first = is_list ? behind_blanks(text, at_ + 1) : text.substr(at_);
   if (first.empty()) return Step::kMore;
   if (first.starts_with('{')) {
     stage_ = Stage::kJson;
     return Step::kOn;
   }
   in_list_ = is_list;
-  at_ += rest.size() - first.size();
+  at_ = text.size() - first.size();
   stage_ = Stage::kFunction;
   return Step::kOn;
 }
@@ -232,11 +233,11 @@ CallReader::Step CallReader::read_arguments(std::string_view text) {
 
 // Behind a call of Python. All of what stands behind one marker are calls, or none is.
 CallReader::Step CallReader::read_next_call(std::string_view text, bool at_end) {
-  std::string_view rest = trim_left(text.substr(at_));
+  std::string_view rest = skip_blanks(text);
   if (rest.empty() && (in_list_ || !at_end)) return Step::kMore;
   const bool has_comma = rest.starts_with(',');
   if (has_comma) {
-    rest = trim_left(rest.substr(1));
+    rest = behind_blanks(text, at_ + 1);
     if (rest.empty()) return Step::kMore;
   }
   at_ = text.size() - rest.size();
@@ -281,7 +282,7 @@ CallReader::Step CallReader::read_name(std::string_view text) {
   } else if (!syntax_->name_end.empty()) {
     seek(syntax_->name_end, true);
   } else {
-    rest = trim_left(rest);
+    rest = skip_blanks(text);
     seek("\n", false);
     seek(syntax_->key_begin, false);
     seek(syntax_->end, false);
@@ -316,13 +317,12 @@ CallReader::Step CallReader::read_json(std::string_view text) {
 }
 
 CallReader::Step CallReader::read_tag(std::string_view text, bool at_end) {
-  const std::string_view rest = trim_left(text.substr(at_));
+  const std::string_view rest = skip_blanks(text);
   if (rest.empty()) return Step::kMore;
-  const std::size_t at = text.size() - rest.size();
   const std::string_view last = syntax_->body_end.empty() ? syntax_->end : syntax_->body_end;
   const MarkerFound ends = marker_at_start(rest, last, at_end);
   if (ends == MarkerFound::kYes) {
-    at_ = at + (syntax_->body_end.empty() ? 0 : last.size());
+    at_ += syntax_->body_end.empty() ? 0 : last.size();
     add_call(name_, "{" + arguments_ + "}");
     stage_ = Stage::kClosing;
     return Step::kOn;
@@ -340,7 +340,7 @@ CallReader::Step CallReader::read_tag(std::string_view text, bool at_end) {
   const std::string_view after = rest.substr(key_end + syntax_->key_end.size());
   std::string_view value = after;
   if (!syntax_->value_begin.empty()) {
-    value = trim_left(after);
+    value = behind_blanks(text, text.size() - after.size());
     const MarkerFound begins = value.empty() && !at_end
                                    ? MarkerFound::kPart
                                    : marker_at_start(value, syntax_->value_begin, at_end);
@@ -364,7 +364,7 @@ CallReader::Step CallReader::read_value(std::string_view text, bool at_end) {
       return Step::kMore;
     }
     // The value may hold the marker, too: what ends it is followed by a tag.
-    const std::string_view rest = trim_left(text.substr(found + end.size()));
+    const std::string_view rest = behind_blanks(text, found + end.size());
     const MarkerFound key = marker_at_start(rest, syntax_->key_begin, at_end);
     const MarkerFound body = marker_at_start(rest, last, at_end);
     if (key == MarkerFound::kYes || body == MarkerFound::kYes) {
@@ -384,15 +384,16 @@ CallReader::Step CallReader::read_value(std::string_view text, bool at_end) {
       stage_ = Stage::kTag;
       return Step::kOn;
     }
+    search_at_ = found;
     if (key == MarkerFound::kPart || body == MarkerFound::kPart) return Step::kMore;
-    search_at_ = found + 1;
+    ++search_at_;
   }
 }
 
 CallReader::Step CallReader::read_marker(std::string_view text, std::string_view marker,
                                          bool at_end) {
   if (marker.empty()) return Step::kOn;
-  const std::string_view rest = trim_left(text.substr(at_));
+  const std::string_view rest = behind_blanks(text, at_);
   if (rest.empty() && !at_end) return Step::kMore;
   const MarkerFound found = marker_at_start(rest, marker, at_end);
   if (found == MarkerFound::kPart) return Step::kMore;

@@ -19,6 +19,7 @@
 #include "tools/serve/syntax/argument_reader.h"
 #include "tools/serve/syntax/chat_syntax_table.h"
 #include "tools/serve/syntax/json_text.h"
+#include "tools/serve/syntax/marker_search.h"
 
 namespace qsf_tools {
 
@@ -54,6 +55,9 @@ class CallReader {
   enum class Step : unsigned char { kOn, kMore, kText };
 
   Step advance(std::string_view text, bool at_end);
+  // Skips blanks, and returns what follows them.
+  std::string_view skip_blanks(std::string_view text);
+  std::string_view behind_blanks(std::string_view text, std::size_t from);
   Step read_opening(std::string_view text, bool at_end);
   Step read_name(std::string_view text);
   Step read_json(std::string_view text);
@@ -78,6 +82,7 @@ class CallReader {
   bool in_list_ = false;       // of calls of Python
   std::size_t at_ = 0;         // read so far
   std::size_t search_at_ = 0;  // from where the end of a value is sought
+  BlankSkipper blanks_;        // that are not read yet
   JsonEndFinder json_;
   std::optional<ArgumentReader> argument_reader_;
   std::string name_;

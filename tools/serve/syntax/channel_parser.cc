@@ -6,7 +6,6 @@
 #include <array>
 
 #include "tools/serve/syntax/chat_syntax_table.h"
-#include "tools/serve/syntax/marker_search.h"
 
 namespace qsf_tools {
 
@@ -40,6 +39,7 @@ std::size_t ChannelParser::take(std::string_view text, bool at_end, PartList& pa
     const Mode mode = mode_;
     const std::size_t n = take_some(text.substr(n_taken), at_end, parts);
     n_taken += n;
+    if (n > 0) blanks_ = {};
     if (n == 0 && mode == mode_) return n_taken;
   }
 }
@@ -118,7 +118,7 @@ std::size_t ChannelParser::take_body(std::string_view text, bool at_end, PartLis
 }
 
 std::size_t ChannelParser::take_call(std::string_view text, bool at_end, PartList& parts) {
-  const std::string_view rest = trim_left(text);
+  const std::string_view rest = text.substr(blanks_.end_of_blanks(text, 0));
   if (rest.empty() && !at_end) return 0;
   const JsonEndFinder::Found found = json_.find(rest);
   if (found == JsonEndFinder::Found::kMore && !at_end) return 0;

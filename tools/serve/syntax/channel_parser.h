@@ -16,6 +16,7 @@
 #include <vector>
 
 #include "tools/serve/syntax/json_text.h"
+#include "tools/serve/syntax/marker_search.h"
 #include "tools/serve/syntax/part_list.h"
 
 namespace qsf_tools {
@@ -43,6 +44,7 @@ class ChannelParser {
   AnswerPart::Kind kind_ = AnswerPart::Kind::kText;
   std::string name_;  // of the function
   JsonEndFinder json_;
+  BlankSkipper blanks_;    // before it
   bool had_text_ = false;  // a message before
   bool had_reasoning_ = false;
   bool needs_break_ = false;  // before the next text of this message

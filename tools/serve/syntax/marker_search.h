@@ -35,6 +35,21 @@ inline MarkerFound marker_at_start(std::string_view text, std::span<const std::s
   return best;
 }
 
+// Finds where the blanks at a place of a growing text end, and looks at each of them once as long
+// as it is asked for the same place.
+class BlankSkipper {
+ public:
+  std::size_t end_of_blanks(std::string_view text, std::size_t from) {
+    if (from != from_) from_ = end_ = from;
+    end_ = std::min(text.find_first_not_of(" \t\r\n", end_), text.size());
+    return end_;
+  }
+
+ private:
+  std::size_t from_ = 0;
+  std::size_t end_ = 0;
+};
+
 // Where the first marker in a text begins; without one, `marker` is empty, and `at` is where the
 // beginning of one at the end of the text begins, or the size of the text.
 struct MarkerPlace {
