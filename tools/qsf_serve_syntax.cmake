@@ -3,7 +3,7 @@
 # Tool calls and reasoning in the answers of models, for `qsf serve`.
 add_library(qsf_serve_syntax STATIC serve/syntax/answer_parser.cc serve/syntax/argument_reader.cc
             serve/syntax/call_reader.cc serve/syntax/channel_parser.cc serve/syntax/chat_syntax.cc
-            serve/syntax/json_text.cc serve/syntax/tool_grammar.cc)
+            serve/syntax/json_text.cc serve/syntax/tool_grammar.cc serve/syntax/tool_schema.cc)
 target_link_libraries(qsf_serve_syntax PRIVATE qsf_flags qsf_json)
 qsf_compile_together(qsf_serve_syntax)
 qsf_optimise_lightly(qsf_serve_syntax)

@@ -6,6 +6,8 @@
 #include <array>
 #include <optional>
 
+#include "tools/serve/syntax/tool_schema.h"
+
 namespace qsf_tools {
 
 namespace {
@@ -212,9 +214,8 @@ CallReader::Step CallReader::read_function(std::string_view text) {
   name_ = found->name;
   at_ = text.size() - rest.size() + end;
   std::vector<std::string> names;
-  for (JsonMemberText& member : json_members(json_member(found->parameters, "properties"))) {
-    names.push_back(std::move(member.name));
-  }
+  ToolSchema schema(found->parameters);
+  for (JsonMemberText& each : schema.properties) names.push_back(std::move(each.name));
   argument_reader_.emplace(is_braced ? ':' : '=', syntax_->quote, names);
   stage_ = Stage::kArguments;
   return Step::kOn;
@@ -375,7 +376,7 @@ CallReader::Step CallReader::read_value(std::string_view text, bool at_end) {
       }
       const ToolDefinition* known = tool(name_);
       const std::string_view properties =
-          known == nullptr ? "" : json_member(known->parameters, "properties");
+          known == nullptr ? "" : json_member(resolved_schema(known->parameters), "properties");
       if (!arguments_.empty()) arguments_ += ", ";
       arguments_ += json_quoted(key_);
       arguments_ += ": ";

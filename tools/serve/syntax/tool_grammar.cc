@@ -3,11 +3,10 @@
 // The grammars of calls, written as GBNF text from the rows of the table.
 
 #include <algorithm>
-#include <functional>
-#include <set>
 
 #include "tools/serve/syntax/chat_syntax_table.h"
 #include "tools/serve/syntax/json_text.h"
+#include "tools/serve/syntax/tool_schema.h"
 
 namespace qsf_tools {
 
@@ -15,6 +14,7 @@ namespace {
 
 using namespace std::string_literals;
 
+constexpr std::string_view kAnyName = "any-name";  // a rule
 constexpr std::string_view kNoParameters =
     R"({"type": "object", "properties": {}, "additionalProperties": false})";
 
@@ -73,32 +73,6 @@ bool is_bare_text(std::string_view schema) {
   return is_string(type) || std::any_of(types.begin(), types.end(), is_string);
 }
 
-// A tool's schema, taken apart once: it may have many properties.
-struct SchemaParts {
-  explicit SchemaParts(std::string_view schema) {
-    for (JsonMemberText& member : json_members(schema)) {
-      if (member.name == "properties") properties = json_members(member.value);
-      if (member.name == "required") read_required(member.value);
-      const bool defines = member.name == "$defs" || member.name == "definitions";
-      if (defines) definitions.push_back(std::move(member));
-    }
-  }
-
-  void read_required(std::string_view names) {
-    required.clear();
-    for (const std::string_view each : json_elements(names)) {
-      if (std::optional<std::string> name = json_string(each)) required.insert(*std::move(name));
-    }
-  }
-  bool is_required(const JsonMemberText& property) const {
-    return required.contains(property.name);
-  }
-
-  std::vector<JsonMemberText> properties;
-  std::set<std::string, std::less<>> required;
-  std::vector<JsonMemberText> definitions;
-};
-
 class GrammarWriter {
  public:
   explicit GrammarWriter(const ChatSyntax& syntax) : syntax_(syntax) {}
@@ -116,6 +90,7 @@ class GrammarWriter {
     }
     add_rule("call", call);
     add_rule("root", before + calls(has_marker, parallel));
+    if (needs_name_) add_rule(kAnyName, "[a-zA-Z_] [a-zA-Z0-9_]{0,63}");
     if (needs_text_) {
       out_ += text_without("text", syntax_.quote.empty() ? syntax_.value_end : syntax_.quote);
     }
@@ -216,46 +191,64 @@ class GrammarWriter {
   // Arguments with commas between them, those that are required and some of the others, in the
   // order of the schema.
   std::string arguments_text(const ToolDefinition& tool, std::size_t index) {
-    const SchemaParts schema(tool.parameters);
+    const ToolSchema schema(tool.parameters);
     const std::vector<JsonMemberText>& properties = schema.properties;
     const std::string prefix = "tool-" + std::to_string(index) + "-";
+    const std::size_t n = properties.size();
+    const bool has_others = !schema.others.empty();
+    const std::string comma = is_braced() ? "\",\" " : "\", \" ";
+    const auto more = [&](std::size_t i) {
+      return i < n || (i == n && has_others) ? " " + prefix + "more-" + std::to_string(i) : "";
+    };
     std::string first;  // the choices of the first one
     bool may_begin = true;
-    for (std::size_t i = 0; i < properties.size() && !is_too_long(); ++i) {
+    const auto begin_with = [&](const std::string& text) {
+      if (may_begin) first += (first.empty() ? "" : " | ") + text;
+    };
+    for (std::size_t i = 0; i < n && !is_too_long(); ++i) {
       const std::string rule = prefix + std::to_string(i);
-      const std::string more = prefix + "more-" + std::to_string(i);
-      const bool has_more = i + 1 < properties.size();
-      const std::string next = has_more ? " " + prefix + "more-" + std::to_string(i + 1) : "";
       const bool required = schema.is_required(properties[i]);
       add_rule(rule, argument_text(properties[i], schema));
-      const std::string behind_comma = (is_braced() ? "\",\" " : "\", \" ") + rule;
-      if (i > 0) add_rule(more, (required ? behind_comma : "(" + behind_comma + ")?") + next);
-      if (may_begin) first += (first.empty() ? "" : " | ") + rule + next;
+      const std::string behind_comma = comma + rule;
+      if (i > 0) {
+        add_rule(more(i).substr(1),
+                 (required ? behind_comma : "(" + behind_comma + ")?") + more(i + 1));
+      }
+      begin_with(rule + more(i + 1));
       may_begin = may_begin && !required;
+    }
+    if (has_others) {
+      const std::string rule = prefix + "other";
+      needs_name_ = true;
+      add_rule(rule, std::string(kAnyName) + (is_braced() ? " \":\" " : " \"=\" ") +
+                         argument_value(schema.others, schema));
+      add_rule(more(n).substr(1), "(" + comma + rule + ")*");
+      begin_with(rule + more(n));
     }
     if (first.empty()) return "\"\"";
     return may_begin ? "(" + first + ")?" : "(" + first + ")";
   }
 
-  std::string argument_text(const JsonMemberText& property, const SchemaParts& schema) {
+  std::string argument_text(const JsonMemberText& property, const ToolSchema& schema) {
+    return gbnf_literal(property.name + (is_braced() ? ":" : "=")) + " " +
+           argument_value(property.value, schema);
+  }
+
+  std::string argument_value(std::string_view property, const ToolSchema& schema) {
     if (is_braced()) {
-      const std::string value = tagged_value_text(property.value, schema);
+      const std::string value = tagged_value_text(property, schema);
       const std::string quote = gbnf_literal(syntax_.quote);
-      const bool is_quoted = is_bare_text(property.value);
-      return gbnf_literal(property.name + ":") + " " +
-             (is_quoted ? quote + " " + value + " " + quote : value);
+      return is_bare_text(property) ? quote + " " + value + " " + quote : value;
     }
-    const std::string key = gbnf_literal(property.name + "=");
-    if (json_member(property.value, "type") == "\"boolean\"") {
-      return key + " (\"True\" | \"False\" | " + json_value_text(property.value, schema) + ")";
-    }
-    return key + " " + json_value_text(property.value, schema);
+    const std::string value = json_value_text(property, schema);
+    if (json_member(property, "type") != "\"boolean\"") return value;
+    return "(\"True\" | \"False\" | " + value + ")";
   }
 
   bool is_braced() const { return syntax_.form == CallForm::kBraced; }
 
   std::string tagged_text(const ToolDefinition& tool, std::size_t index) {
-    const SchemaParts schema(tool.parameters);
+    const ToolSchema schema(tool.parameters);
     std::string text;
     if (syntax_.lines) {
       text = gbnf_literal("\n" + std::string(syntax_.name_begin) + tool.name +
@@ -270,6 +263,12 @@ class GrammarWriter {
       add_rule(rule, tagged_parameter(property, schema));
       text += " " + rule + (schema.is_required(property) ? "" : "?");
     }
+    if (!schema.others.empty()) {
+      const std::string rule = "tool-" + std::to_string(index) + "-other";
+      needs_name_ = true;
+      add_rule(rule, tagged_other(schema));
+      text += " " + rule + "*";
+    }
     if (syntax_.lines) {
       return text + " " +
              gbnf_literal(std::string(syntax_.body_end) + "\n" + std::string(syntax_.end));
@@ -277,19 +276,31 @@ class GrammarWriter {
     return text + " " + gbnf_literal(syntax_.end);
   }
 
-  std::string tagged_parameter(const JsonMemberText& property, const SchemaParts& schema) {
+  std::string tagged_parameter(const JsonMemberText& property, const ToolSchema& schema) {
     const std::string key =
         std::string(syntax_.key_begin) + property.name + std::string(syntax_.key_end);
-    const std::string value_end(syntax_.value_end);
-    if (syntax_.lines) {
-      return gbnf_literal(key + "\n") + " " + tagged_value_text(property.value, schema) + " " +
-             gbnf_literal("\n" + value_end + "\n");
-    }
-    return gbnf_literal(key) + " \"\\n\"? " + gbnf_literal(syntax_.value_begin) + " " +
-           tagged_value_text(property.value, schema) + " " + gbnf_literal(value_end) + " \"\\n\"?";
+    return gbnf_literal(syntax_.lines ? key + "\n" : key) + " " +
+           tagged_value(tagged_value_text(property.value, schema));
   }
 
-  std::string tagged_value_text(std::string_view property, const SchemaParts& schema) {
+  std::string tagged_other(const ToolSchema& schema) {
+    const bool is_any = schema.others == "{}";
+    needs_text_ = needs_text_ || is_any;
+    const std::string key_end(syntax_.key_end);
+    return gbnf_literal(syntax_.key_begin) + " " + std::string(kAnyName) + " " +
+           gbnf_literal(syntax_.lines ? key_end + "\n" : key_end) + " " +
+           tagged_value(is_any ? "text" : tagged_value_text(schema.others, schema));
+  }
+
+  // What follows a key.
+  std::string tagged_value(const std::string& value) const {
+    const std::string value_end(syntax_.value_end);
+    if (syntax_.lines) return value + " " + gbnf_literal("\n" + value_end + "\n");
+    return "\"\\n\"? " + gbnf_literal(syntax_.value_begin) + " " + value + " " +
+           gbnf_literal(value_end) + " \"\\n\"?";
+  }
+
+  std::string tagged_value_text(std::string_view property, const ToolSchema& schema) {
     if (is_bare_text(property)) {
       std::string choices;
       for (const std::string_view each : json_elements(json_member(property, "enum"))) {
@@ -303,7 +314,7 @@ class GrammarWriter {
     return json_value_text(property, schema);
   }
 
-  static std::string json_value_text(std::string_view property, const SchemaParts& schema) {
+  static std::string json_value_text(std::string_view property, const ToolSchema& schema) {
     const std::string_view members = trim(property);
     if (!members.starts_with('{')) return "%json " + std::string(members);  // true or false
     std::string whole = "%json {";
@@ -320,6 +331,7 @@ class GrammarWriter {
 
   const ChatSyntax& syntax_;
   bool needs_text_ = false;
+  bool needs_name_ = false;
   std::string out_;
 };
 

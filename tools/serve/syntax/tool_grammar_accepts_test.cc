@@ -33,6 +33,8 @@ ToolUse two_tools(ToolChoice choice) {
   use.tools.push_back({.name = "now", .parameters = ""});
   use.tools.push_back({.name = "mcp:search/(a)", .parameters = R"({"properties": {
       "filter[status]": {"type": "string"}, "page:size": {"type": "integer"}}})"});
+  use.tools.push_back({.name = "referring", .parameters = R"({"$ref": "#/$defs/A", "$defs": {"A": {
+      "properties": {"s": {"type": "string"}, "n": {"type": "number"}}, "required": ["s"]}}})"});
   use.choice = choice;
   return use;
 }
@@ -147,6 +149,26 @@ TEST(ToolGrammarAcceptsTest, ArgumentsFollowTheirSchema) {
             << row.name << ": " << part.call.arguments;
       }
     }
+  }
+}
+
+// Also where parameters may have any name. An answer may repeat one, which is no call in some rows.
+TEST(ToolGrammarAcceptsTest, ParametersOfAnyName) {
+  for (const ChatSyntax& row : chat_syntaxes()) {
+    ToolUse use = two_tools(ToolChoice::kRequired);
+    use.tools = {{.name = "f", .parameters = R"({"type": "object", "required": ["a[0]"]})"}};
+    const qsf::GrammarRules rules = rules_of(*tool_grammar(row, use, ""));
+    RandomWriter writer(rules, 36);
+    int n_calls = 0;
+    int n_arguments = 0;
+    for (int round = 0; round < 60; ++round) {
+      for (const AnswerPart& part : parts_of(row, use, writer.write())) {
+        n_calls += part.kind == AnswerPart::Kind::kToolCall ? 1 : 0;
+        n_arguments += part.call.arguments.find(':') != std::string::npos ? 1 : 0;
+      }
+    }
+    EXPECT_GT(n_calls, 30) << row.name;
+    EXPECT_GT(n_arguments, 10) << row.name;
   }
 }
 

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
 
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <optional>
@@ -10,6 +11,8 @@
 
 namespace qsf_tools {
 namespace {
+
+using testing::HasSubstr;
 
 constexpr char kSchema[] =
     R"({"type": "object", "properties": {"city": {"type": "string"}, "days": {"type": "integer"}}, "required": ["days"]})";
@@ -128,6 +131,46 @@ root ::= "<|tool_call_start|>" "[" call (", " call)* "]<|tool_call_end|>"
             std::string::npos);
   EXPECT_EQ(grammar_of("llama4-python", ToolChoice::kAuto, /*parallel=*/true), "nothing");
   EXPECT_EQ(grammar_of("llama4", ToolChoice::kAuto, /*parallel=*/true), "nothing");
+}
+
+// Parameters may be described elsewhere, by their names alone, or not at all.
+TEST(ToolGrammarTest, SchemasWithoutProperties) {
+  ToolUse use = one_tool(ToolChoice::kRequired, /*parallel=*/false);
+  const auto grammar = [&](std::string_view row, const char* schema) {
+    use.tools[0].parameters = schema;
+    const std::string all = tool_grammar(row_of(row), use, "")->grammar;
+    return all.substr(0, all.find("call ::= "));
+  };
+  const char* const kReference =
+      R"({"$ref": "#/$defs/A", "$defs": {"A": {"properties": {"a": {"$ref": "#/$defs/B"}},
+          "required": ["a"]}, "B": {"type": "null"}}})";
+  EXPECT_THAT(grammar("lfm2", kReference), HasSubstr(R"(tool-0-0 ::= "a=" %json {"$defs": {"A")"));
+  EXPECT_THAT(grammar("lfm2", kReference), HasSubstr(R"gbnf("weather(" (tool-0-0) ")")gbnf"));
+  EXPECT_EQ(grammar("lfm2", R"({"type": "object", "required": ["b"]})"),
+            R"gbnf(tool-0-0 ::= "b=" %json {}
+tool-0-other ::= any-name "=" %json {}
+tool-0-more-1 ::= (", " tool-0-other)*
+tool-0 ::= "weather(" (tool-0-0 tool-0-more-1) ")"
+)gbnf");
+  EXPECT_EQ(grammar("gemma4", R"({"anyOf": [{"required": ["a"]}, {"required": ["b"]}]})"),
+            R"gbnf(tool-0-other ::= any-name ":" %json {}
+tool-0-more-0 ::= ("," tool-0-other)*
+tool-0 ::= "call:weather{" (tool-0-other tool-0-more-0)? "}<tool_call|>"
+)gbnf");
+  EXPECT_EQ(
+      grammar("qwen-xml", R"({"additionalProperties": {"type": "integer"}})"),
+      R"gbnf(tool-0-other ::= "<parameter=" any-name ">\n" %json {"type": "integer"} "\n</parameter>\n"
+tool-0 ::= "\n<function=weather>\n" tool-0-other* "</function>\n</tool_call>"
+)gbnf");
+  for (const char* none : {"", R"({"properties": {}})", R"({"additionalProperties": false})",
+                           R"({"properties": {}, "additionalProperties": true})"}) {
+    EXPECT_EQ(grammar("lfm2", none), "tool-0 ::= \"weather(\" \"\" \")\"\n") << none;
+  }
+  // References that lead nowhere, or in circles.
+  for (const char* wrong : {R"({"$ref": "#/a"})", R"({"$ref": "#"})", R"({"$ref": 1})",
+                            R"({"$ref": "#/$defs/A", "$defs": {"A": {"$ref": "#/$defs/A"}}})"}) {
+    EXPECT_THAT(grammar("lfm2", wrong), HasSubstr("any-name")) << wrong;
+  }
 }
 
 TEST(ToolGrammarTest, PartsOfSchemasKeepTheirDefinitions) {

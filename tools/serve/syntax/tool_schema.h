@@ -1,0 +1,40 @@
+// SPDX-License-Identifier: MIT
+//
+// The JSON Schema of a tool's parameters, taken apart into those of each parameter.
+//
+// Threads  any
+
+#ifndef QSF_TOOLS_SERVE_SYNTAX_TOOL_SCHEMA_H_
+#define QSF_TOOLS_SERVE_SYNTAX_TOOL_SCHEMA_H_
+
+#include <functional>
+#include <set>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "tools/serve/syntax/json_text.h"
+
+namespace qsf_tools {
+
+// Returns what a schema without properties refers to (`$ref` of the whole); or the schema.
+std::string_view resolved_schema(std::string_view schema);
+
+struct ToolSchema {
+  // Keeps views of the text, which is empty (no parameters) or a JSON object.
+  explicit ToolSchema(std::string_view schema);
+
+  bool is_required(const JsonMemberText& property) const {
+    return required.contains(property.name);
+  }
+
+  std::vector<JsonMemberText> properties;  // also what is required and not described: "{}"
+  std::set<std::string, std::less<>> required;
+  std::vector<JsonMemberText> definitions;  // `$defs` and `definitions`
+  // The schema of parameters of any name, where none has to have a certain one; empty: none.
+  std::string_view others;
+};
+
+}  // namespace qsf_tools
+
+#endif  // QSF_TOOLS_SERVE_SYNTAX_TOOL_SCHEMA_H_
