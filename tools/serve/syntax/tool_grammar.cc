@@ -235,14 +235,30 @@ class GrammarWriter {
   }
 
   std::string argument_value(std::string_view property, const ToolSchema& schema) {
-    if (is_braced()) {
-      const std::string value = tagged_value_text(property, schema);
-      const std::string quote = gbnf_literal(syntax_.quote);
-      return is_bare_text(property) ? quote + " " + value + " " + quote : value;
-    }
+    if (is_braced() && is_bare_text(property)) return marked_text(property);
     const std::string value = json_value_text(property, schema);
     if (json_member(property, "type") != "\"boolean\"") return value;
     return "(\"True\" | \"False\" | " + value + ")";
+  }
+
+  // A text between markers. Only texts stand between these, not nothing where the schema allows it.
+  std::string marked_text(std::string_view property) {
+    std::string choices;
+    for (const std::string_view each : json_elements(json_member(property, "enum"))) {
+      const std::optional<std::string> text = json_string(each);
+      const std::string quote(text ? syntax_.quote : "");
+      if (!choices.empty()) choices += " | ";
+      choices += gbnf_literal(quote + text.value_or(std::string(each)) + quote);
+    }
+    if (!choices.empty()) return "(" + choices + ")";
+    needs_text_ = true;
+    const std::string quote = gbnf_literal(syntax_.quote);
+    const std::string text = quote + " text " + quote;
+    const std::vector<std::string_view> types = json_elements(json_member(property, "type"));
+    const bool is_nullable = std::any_of(types.begin(), types.end(), [](std::string_view type) {
+      return json_string(type) == "null";
+    });
+    return is_nullable ? "(" + text + " | \"null\")" : text;
   }
 
   bool is_braced() const { return syntax_.form == CallForm::kBraced; }

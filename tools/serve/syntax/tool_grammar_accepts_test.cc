@@ -27,7 +27,7 @@ ToolUse two_tools(ToolChoice choice) {
   ToolUse use;
   use.tools.push_back({.name = "weather", .parameters = R"({"type": "object", "properties": {
       "city": {"type": "string", "maxLength": 5}, "days": {"type": "integer"},
-      "unit": {"type": "string", "enum": ["C", "F"]},
+      "unit": {"type": ["string", "null"], "enum": ["C", "F", null]},
       "area": {"$ref": "#/$defs/area"}}, "required": ["city"], "additionalProperties": false,
       "$defs": {"area": {"type": "array", "items": {"type": "boolean"}, "maxItems": 3}}})"});
   use.tools.push_back({.name = "now", .parameters = ""});

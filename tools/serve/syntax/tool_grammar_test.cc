@@ -173,6 +173,17 @@ tool-0 ::= "\n<function=weather>\n" tool-0-other* "</function>\n</tool_call>"
   }
 }
 
+TEST(ToolGrammarTest, TextsBetweenMarkersThatMayBeNothing) {
+  ToolUse use = one_tool(ToolChoice::kRequired, /*parallel=*/false);
+  use.tools[0].parameters =
+      R"({"properties": {"a": {"type": ["string", "null"], "enum": ["C", null]},
+          "b": {"type": ["null", "string"]}, "c": {"type": "string"}}})";
+  const std::string gemma = tool_grammar(row_of("gemma4"), use, "")->grammar;
+  EXPECT_THAT(gemma, HasSubstr(R"(tool-0-0 ::= "a:" ("<|\"|>C<|\"|>" | "null"))"));
+  EXPECT_THAT(gemma, HasSubstr(R"(tool-0-1 ::= "b:" ("<|\"|>" text "<|\"|>" | "null"))"));
+  EXPECT_THAT(gemma, HasSubstr("tool-0-2 ::= \"c:\" \"<|\\\"|>\" text \"<|\\\"|>\"\n"));
+}
+
 TEST(ToolGrammarTest, PartsOfSchemasKeepTheirDefinitions) {
   ToolUse use = one_tool(ToolChoice::kRequired, false);
   use.tools[0].parameters =
