@@ -190,8 +190,7 @@ ArgumentReader::Step ArgumentReader::read_key(std::string_view text) {
     const MarkerFound found = find_special_name(rest, n_bytes);
     if (found == MarkerFound::kPart) return Step::kMore;
     if (found == MarkerFound::kYes) {
-      add_name(rest.substr(0, n_bytes), at_ + n_bytes);
-      return Step::kOn;
+      return add_name(rest.substr(0, n_bytes), at_ + n_bytes);
     }
   }
   if (begin_text(rest)) {
@@ -205,15 +204,16 @@ ArgumentReader::Step ArgumentReader::read_key(std::string_view text) {
   if (end == std::string_view::npos && rest.size() <= kMaxKeyBytes) return Step::kMore;
   if (end == std::string_view::npos || end > kMaxKeyBytes || end == 0) return Step::kBad;
   if (rest[end] != assign()) return Step::kBad;
-  add_name(trim(rest.substr(0, end)), at_ + end);
-  return Step::kOn;
+  return add_name(trim(rest.substr(0, end)), at_ + end);
 }
 
-void ArgumentReader::add_name(std::string_view name, std::size_t end) {
+ArgumentReader::Step ArgumentReader::add_name(std::string_view name, std::size_t end) {
+  if (open_.size() == 1 && !names_.emplace(name).second) return Step::kBad;
   separate();
   json_ += json_quoted(name) + ": ";
   at_ = end;
   state_ = State::kAssign;
+  return Step::kOn;
 }
 
 // Whether one of the special names is next, the longest of them.
@@ -295,8 +295,7 @@ ArgumentReader::Step ArgumentReader::read_text(std::string_view text) {
       if (ends == MarkerFound::kPart) return Step::kMore;
       if (ends == MarkerFound::kYes) {
         const std::size_t begin = at_ + n_quotes;
-        end_text(unescaped(text.substr(begin, quote_at_ - begin)), quote_at_ + n_quotes);
-        return Step::kOn;
+        return end_text(unescaped(text.substr(begin, quote_at_ - begin)), quote_at_ + n_quotes);
       }
       quote_at_ = std::string_view::npos;
     }
@@ -330,16 +329,16 @@ ArgumentReader::Step ArgumentReader::read_marked_text(std::string_view text) {
     search_at_ = std::max(search_at_, text.size() - std::min(text.size(), quote_.size() - 1));
     return Step::kMore;
   }
-  end_text(std::string(text.substr(begin, end - begin)), end + quote_.size());
-  return Step::kOn;
+  return end_text(std::string(text.substr(begin, end - begin)), end + quote_.size());
 }
 
-void ArgumentReader::end_text(std::string text, std::size_t end) {
-  if (is_key_ || in_list()) separate();
+ArgumentReader::Step ArgumentReader::end_text(std::string text, std::size_t end) {
+  if (is_key_) return add_name(text, end);
+  if (in_list()) separate();
   json_ += json_quoted(text);
-  if (is_key_) json_ += ": ";
   at_ = end;
-  state_ = is_key_ ? State::kAssign : State::kNext;
+  state_ = State::kNext;
+  return Step::kOn;
 }
 
 ArgumentReader::Step ArgumentReader::read_next(char c) {

@@ -7,7 +7,8 @@
 // Python or JSON write them. Templates write texts between quotes without escaping these: a quote
 // ends a text only where what may follow it does. Gemma's texts have no escapes.
 //
-// Does not read tuples, sets, prefixes of texts, expressions, or arguments without a name.
+// Does not read tuples, sets, prefixes of texts, expressions, or arguments without a name or of the
+// same name.
 //
 // Threads  one
 //
@@ -17,6 +18,8 @@
 #define QSF_TOOLS_SERVE_SYNTAX_ARGUMENT_READER_H_
 
 #include <cstddef>
+#include <functional>
+#include <set>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -54,12 +57,12 @@ class ArgumentReader {
   Step read_text(std::string_view text);
   Step read_marked_text(std::string_view text);
   MarkerFound find_special_name(std::string_view text, std::size_t& n_bytes) const;
-  void add_name(std::string_view name, std::size_t end);
+  Step add_name(std::string_view name, std::size_t end);
   MarkerFound next_argument(std::string_view text) const;
   Step read_word(std::string_view text);
   Step read_next(char c);
   bool begin_text(std::string_view rest);
-  void end_text(std::string text, std::size_t end);
+  Step end_text(std::string text, std::size_t end);
   void separate();
   bool in_list() const { return open_.back() == ']'; }
   // Between a key and its value.
@@ -69,9 +72,10 @@ class ArgumentReader {
   std::string_view quote_;
   std::vector<std::string> special_names_;  // that hold marks; with the mark that ends them
   State state_ = State::kOpening;
-  std::size_t at_ = 0;    // read so far
-  std::string open_;      // the closing brackets that are due
-  bool is_first_ = true;  // in the innermost brackets
+  std::size_t at_ = 0;                        // read so far
+  std::string open_;                          // the closing brackets that are due
+  bool is_first_ = true;                      // in the innermost brackets
+  std::set<std::string, std::less<>> names_;  // of the arguments so far
   // Of the text that is read:
   bool is_key_ = false;
   std::size_t search_at_ = 0;

@@ -110,6 +110,9 @@ TEST(ArgumentReaderTest, WhatIsNoLiteralIsRefused) {
   EXPECT_EQ(python("(a=1 b=2)"), "bad b=2)");
   EXPECT_EQ(python("(a=1,, b=2)"), "bad , b=2)");
   EXPECT_EQ(python("(a=1]"), "bad ]");
+  EXPECT_EQ(python("(a=1, b=2, a=3)"), "bad a=3)");
+  EXPECT_EQ(gemma("{a:1,\"a\":2}"), "bad \"a\":2}");
+  EXPECT_EQ(python("(a={'a': 1}, b=[{'a': 2}])"), R"({"a": {"a": 1}, "b": [{"a": 2}]})");
   EXPECT_EQ(python("(a=[1, 2)"), "bad )");
   EXPECT_EQ(python("(a=[,])"), "bad ,])");
   EXPECT_EQ(python("(a=(1, 2))"), "bad (1, 2))");
