@@ -5,7 +5,9 @@
 //
 // Values are literals: texts, numbers, truth values, nothing, lists and objects of these; words as
 // Python or JSON write them. Templates write texts between quotes without escaping these: a quote
-// ends a text only where what may follow it does. Gemma's texts have no escapes.
+// ends a text only where something follows that may follow a text. Backslashes are taken for
+// escapes, as models write them, also in a text that a template would have written as it is:
+// 'C:\new' has a line break, and what 'C:\' begins does not end. Gemma's texts have no escapes.
 //
 // Does not read tuples, sets, prefixes of texts, expressions, or arguments without a name or of the
 // same name.

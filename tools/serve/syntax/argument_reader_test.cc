@@ -78,6 +78,9 @@ TEST(ArgumentReaderTest, TextsAndTheirEscapes) {
             R"({"a": "say \"a\", \"b\"", "b": "", "c": ["x", ""]})");
   EXPECT_EQ(python("(a='''it''s'' ', \\''''''')"), R"({"a": "it''s'' ', ''''"})");
   EXPECT_EQ(python("(a='''x')"), "more");
+  // Backslashes that are not meant as escapes.
+  EXPECT_EQ(python(R"((a='C:\new', b='C:\Windows'))"), R"({"a": "C:\new", "b": "C:\\Windows"})");
+  EXPECT_EQ(python(R"((a='C:\'))"), "more");
   EXPECT_EQ(python("(a='\xFF')"), "{\"a\": \"\xEF\xBF\xBD\"}");
 }
 
