@@ -56,7 +56,8 @@ std::string_view chat_syntax_name(const ChatSyntax& syntax) noexcept;
 // Whether the text of a prompt ends with the marker that opens reasoning.
 bool ends_in_reasoning(const ChatSyntax& syntax, std::string_view prompt);
 // Returns the text behind which the visible answer begins, where a constraint of it starts; empty:
-// it begins at once. That of gpt-oss and of Command R7B always has one.
+// it begins at once. gpt-oss and Command R7B put a marker before it, which is this text unless the
+// prompt ends with it; an answer without the marker is not constrained.
 std::string_view answer_trigger(const ChatSyntax& syntax, std::string_view prompt);
 
 // The grammar (GBNF) of the calls in an answer. Schemas stand in it as elements `%json {...}`.
