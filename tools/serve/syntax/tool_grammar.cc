@@ -333,13 +333,8 @@ class GrammarWriter {
   static std::string json_value_text(std::string_view property, const ToolSchema& schema) {
     const std::string_view members = trim(property);
     if (!members.starts_with('{')) return "%json " + std::string(members);  // true or false
-    std::string whole = "%json {";
     // References of a part point to the definitions of the whole.
-    const bool refers = members.find("\"$ref\"") != std::string_view::npos;
-    for (const JsonMemberText& each : schema.definitions) {
-      if (!refers || !json_member(members, each.name).empty()) continue;
-      whole += json_quoted(each.name) + ": " + std::string(each.value) + ", ";
-    }
+    std::string whole = "%json {" + schema.definitions_of(members);
     const std::string_view rest = trim_left(members.substr(1));
     if (rest.starts_with('}') && whole.ends_with(", ")) whole.resize(whole.size() - 2);
     return whole + std::string(rest);

@@ -144,7 +144,8 @@ TEST(ToolGrammarTest, SchemasWithoutProperties) {
   const char* const kReference =
       R"({"$ref": "#/$defs/A", "$defs": {"A": {"properties": {"a": {"$ref": "#/$defs/B"}},
           "required": ["a"]}, "B": {"type": "null"}}})";
-  EXPECT_THAT(grammar("lfm2", kReference), HasSubstr(R"(tool-0-0 ::= "a=" %json {"$defs": {"A")"));
+  EXPECT_THAT(grammar("lfm2", kReference),
+              HasSubstr(R"(tool-0-0 ::= "a=" %json {"$defs": {"B": {"type": "null"}}, )"));
   EXPECT_THAT(grammar("lfm2", kReference), HasSubstr(R"gbnf("weather(" (tool-0-0) ")")gbnf"));
   EXPECT_EQ(grammar("lfm2", R"({"type": "object", "required": ["b"]})"),
             R"gbnf(tool-0-0 ::= "b=" %json {}
@@ -196,6 +197,28 @@ TEST(ToolGrammarTest, PartsOfSchemasKeepTheirDefinitions) {
   // Only where there are references.
   EXPECT_NE(grammar.find(R"(%json {} )"), std::string::npos) << grammar;
   EXPECT_NE(grammar.find(R"(("x" | "y\"z"))"), std::string::npos) << grammar;
+}
+
+// With the definitions that they need alone, each of many parameters may refer to some.
+TEST(ToolGrammarTest, DefinitionsThatParametersNeed) {
+  ToolUse use = one_tool(ToolChoice::kRequired, false);
+  use.tools[0].parameters =
+      R"({"$defs": {"A": {"items": {"$ref": "#/$defs/B"}}, "B": {"$ref": "#/definitions/C"},
+          "D": {"$ref": "#/$defs/D"}, "x/y": {}}, "definitions": {"C": {"type": "null"}},
+          "properties": {"a": {"$ref": "#/$defs/A"}, "b": {"$ref": "#/definitions/C/type"},
+          "d": {"anyOf": [{"$ref": "#/$defs/D"}]}, "e": {"$ref": "#/$defs/x~1y"},
+          "f": {"$ref": "#/$defs/E", "$defs": {"E": {}}}}})";
+  const std::string grammar = tool_grammar(row_of("lfm2"), use, "")->grammar;
+  const std::string a =
+      R"("A": {"items": {"$ref": "#/$defs/B"}}, "B": {"$ref": "#/definitions/C"})";
+  const std::string c = R"("definitions": {"C": {"type": "null"}})";
+  const std::string d = R"("D": {"$ref": "#/$defs/D"})";
+  EXPECT_THAT(grammar, HasSubstr("\"a=\" %json {\"$defs\": {" + a + "}, " + c + ", \"$ref\": "));
+  EXPECT_THAT(grammar, HasSubstr("\"b=\" %json {" + c + ", \"$ref\": "));
+  EXPECT_THAT(grammar, HasSubstr("\"d=\" %json {\"$defs\": {" + d + "}, \"anyOf\": "));
+  EXPECT_THAT(grammar,
+              HasSubstr("\"e=\" %json {\"$defs\": {" + a + ", " + d + R"(, "x/y": {}}, )"));
+  EXPECT_THAT(grammar, HasSubstr(R"("f=" %json {"$ref": "#/$defs/E", "$defs")"));
 }
 
 // Definitions that each of many parameters refers to are written up to the bound, not for each.

@@ -10,6 +10,9 @@ namespace {
 
 constexpr int kMaxReferences = 8;  // to a reference; more is no schema that anyone writes
 
+constexpr std::string_view kGroups[] = {"$defs", "definitions"};
+constexpr std::string_view kReference = "\"$ref\"";
+
 // Returns the part of a schema that a path like "#/$defs/Arguments" leads to; empty: none.
 std::string_view part_of(std::string_view schema, std::string_view path) {
   if (!path.starts_with("#/")) return {};
@@ -38,9 +41,10 @@ std::string_view resolved_schema(std::string_view schema) {
 }
 
 ToolSchema::ToolSchema(std::string_view schema) {
-  for (JsonMemberText& member : json_members(schema)) {
-    const bool defines = member.name == "$defs" || member.name == "definitions";
-    if (defines) definitions.push_back(std::move(member));
+  for (const std::string_view group : kGroups) {
+    for (const JsonMemberText& each : json_members(json_member(schema, group))) {
+      definitions[std::string(group) + "/" + each.name] = each.value;
+    }
   }
   const std::string_view described = resolved_schema(schema);
   const std::string_view described_properties = json_member(described, "properties");
@@ -56,6 +60,45 @@ ToolSchema::ToolSchema(std::string_view schema) {
   } else if (additional.starts_with('{')) {
     others = additional;
   }
+}
+
+std::string ToolSchema::definitions_of(std::string_view property) const {
+  for (const std::string_view group : kGroups) {
+    if (!json_member(property, group).empty()) return {};  // it has its own
+  }
+  std::set<std::string_view> needed;
+  std::vector<std::string_view> unread = {property};
+  while (!unread.empty()) {
+    const std::string_view text = unread.back();
+    unread.pop_back();
+    for (std::size_t at = 0; (at = text.find(kReference, at)) != std::string_view::npos;) {
+      at += kReference.size();
+      std::string_view path = trim_left(text.substr(at));
+      if (path.starts_with(':')) path = trim_left(path.substr(1));
+      if (!path.starts_with("\"#/")) continue;
+      path.remove_prefix(3);
+      const auto found =
+          definitions.find(path.substr(0, path.find_first_of("/\"", path.find('/') + 1)));
+      if (found == definitions.end()) {
+        // It is no definition, or its name is written with escapes.
+        for (const auto& [each, value] : definitions) needed.insert(each);
+        unread.clear();
+        break;
+      }
+      if (needed.insert(found->first).second) unread.push_back(found->second);
+    }
+  }
+  std::string members;
+  for (const std::string_view group : kGroups) {
+    std::string own;
+    for (const std::string_view path : needed) {
+      if (path.substr(0, path.find('/')) != group) continue;
+      own += (own.empty() ? "" : ", ") + json_quoted(path.substr(group.size() + 1)) + ": ";
+      own += definitions.find(path)->second;
+    }
+    if (!own.empty()) members += json_quoted(group) + ": {" + own + "}, ";
+  }
+  return members;
 }
 
 }  // namespace qsf_tools

@@ -8,6 +8,7 @@
 #define QSF_TOOLS_SERVE_SYNTAX_TOOL_SCHEMA_H_
 
 #include <functional>
+#include <map>
 #include <set>
 #include <string>
 #include <string_view>
@@ -28,9 +29,13 @@ struct ToolSchema {
     return required.contains(property.name);
   }
 
+  // Returns the definitions that the schema of a parameter refers to, also through each other, as
+  // members for it: "..., "; or empty. One that defines something itself refers to that.
+  std::string definitions_of(std::string_view property) const;
+
   std::vector<JsonMemberText> properties;  // also what is required and not described: "{}"
   std::set<std::string, std::less<>> required;
-  std::vector<JsonMemberText> definitions;  // `$defs` and `definitions`
+  std::map<std::string, std::string_view, std::less<>> definitions;  // by paths: "$defs/Arguments"
   // The schema of parameters of any name, where none has to have a certain one; empty: none.
   std::string_view others;
 };
