@@ -214,7 +214,7 @@ TEST(LayerShapesTest, SizesOfStreams) {
   EXPECT_TRUE(check_tensors(spec, SectionKind::kLayer, 0, {&tensor, 1}).ok());
   tensor.expert = 2;
   EXPECT_THAT(check_tensors(spec, SectionKind::kLayer, 0, {&tensor, 1}).message(),
-              HasSubstr("stream_in: number 2 of 2"));
+              HasSubstr("stream_in: number 2, expected 0 to 1"));
 }
 
 TEST(LayerShapesTest, RefusesStreamsThatDoNotFit) {

@@ -70,7 +70,8 @@ Status check_tensor(const ModelSpec& s, SectionKind section, std::uint32_t layer
   }
   const std::uint32_t n = n_of_kind(s, t.kind);
   if (t.expert != 0 && t.expert >= n) {
-    return invalid_argument("%s: number %u of %u", name.c_str(), t.expert, n);
+    return invalid_argument("%s: %s %u, expected 0 to %u", name.c_str(),
+                            is_expert(t.kind) ? "expert" : "number", t.expert, std::max(n, 1U) - 1);
   }
   QSF_RETURN_IF_ERROR(check_shape(s, layer, t, name.c_str()));
   return check_storage(t, name.c_str());
