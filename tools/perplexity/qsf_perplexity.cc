@@ -158,7 +158,7 @@ std::optional<int> parse_options(int argc, const char* const* argv, Options& opt
   return kUsage;
 }
 
-qsf_code open_engine(const Options& options, const std::string& model, bool exact,
+qsf_code open_engine(const Options& options, const std::string& model, bool exact, int experts,
                      const AttentionChoice& attention, const KvPolicyChoice& kv_policy,
                      EnginePtr& engine, qsf_error& error) {
   QSFConfig* config = qsf_config_default();
@@ -168,7 +168,7 @@ qsf_code open_engine(const Options& options, const std::string& model, bool exac
   set_attention(config, attention);
   set_kv_policy(config, kv_policy);
   qsf_config_set_exact(config, exact ? 1 : 0);
-  qsf_config_set_experts(config, options.experts, 0.0F);
+  qsf_config_set_experts(config, experts, 0.0F);
   qsf_config_set_log_callback(config, print_warning, nullptr);
   QSFEngine* opened = nullptr;
   const qsf_code code = qsf_engine_open(model.c_str(), config, &opened, &error);
@@ -504,14 +504,14 @@ int run(const Options& options) {
   qsf_error error = {};
   EnginePtr engine;
   EnginePtr reference;
-  if (open_engine(options, options.model, options.exact, options.attention, options.kv_policy,
-                  engine, error) != QSF_OK) {
+  if (open_engine(options, options.model, options.exact, options.experts, options.attention,
+                  options.kv_policy, engine, error) != QSF_OK) {
     return report(error);
   }
   Windows windows;
   if (encode_windows(options, engine.get(), *text, windows, error) != QSF_OK) return report(error);
   if (!options.reference.empty()) {
-    if (open_engine(options, options.reference, true, {}, {}, reference, error) != QSF_OK) {
+    if (open_engine(options, options.reference, true, 0, {}, {}, reference, error) != QSF_OK) {
       return report(error);
     }
     problem = find_mismatch(options, engine.get(), reference.get(), *text, windows);
