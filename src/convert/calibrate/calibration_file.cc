@@ -23,6 +23,7 @@ constexpr std::string_view kMagic = "QSFC";
 constexpr std::uint32_t kVersion = 1;
 constexpr std::uint32_t kProbesVersion = 2;
 constexpr std::uint32_t kExpertsVersion = 3;
+constexpr std::uint32_t kHitsVersion = 4;
 constexpr std::size_t kArchitectureBytes = 64;
 constexpr std::size_t kShapeBytes = 136;   // all in front of the layers
 constexpr std::size_t kMixtureBytes = 12;  // in front of the list of layers with experts
@@ -44,9 +45,17 @@ constexpr std::uint32_t kMaxProbes = 1U << 16;
 constexpr double kMaxCosine = 1.0 + 1e-9;
 constexpr std::uint64_t kMaxFileBytes = std::uint64_t{1} << 30;
 
-std::uint32_t version_of(const CalibratedModel& model, std::uint64_t n_probes) noexcept {
-  if (model.n_experts != 0) return kExpertsVersion;
-  return n_probes == 0 ? kVersion : kProbesVersion;
+std::uint32_t version_of(const Calibration& calibration) noexcept {
+  if (!calibration.expert_hits.empty()) return kHitsVersion;
+  if (calibration.model.n_experts != 0) return kExpertsVersion;
+  return calibration.probes.empty() ? kVersion : kProbesVersion;
+}
+
+// The bytes of the mixture, behind the shape.
+std::uint64_t mixture_bytes(const CalibratedModel& model, std::uint32_t version) noexcept {
+  if (version < kExpertsVersion) return 0;
+  return kMixtureBytes + model.n_layers * sizeof(std::uint32_t) +
+         (version == kHitsVersion ? kHitsBytes : 0);
 }
 
 std::uint64_t layer_bytes(const CalibratedModel& model, std::uint32_t layer) noexcept {
@@ -63,9 +72,7 @@ std::uint64_t layer_bytes(const CalibratedModel& model, std::uint32_t layer) noe
 std::uint64_t file_bytes(const CalibratedModel& model, std::uint32_t version,
                          std::uint64_t n_probes) noexcept {
   std::uint64_t n = kShapeBytes + std::uint64_t{model.hidden} * sizeof(float) + kCrcBytes;
-  if (version == kExpertsVersion) {
-    n += kMixtureBytes + model.n_layers * sizeof(std::uint32_t) + kHitsBytes;
-  }
+  n += mixture_bytes(model, version);
   if (version != kVersion) n += kProbesHeadBytes + n_probes * kProbeBytes;
   for (std::uint32_t layer = 0; layer < model.n_layers; ++layer) n += layer_bytes(model, layer);
   return n;
@@ -116,9 +123,9 @@ Status CalibrationDecoder::read_start(CalibrationReadOptions options) {
     return corrupt("not a calibration file: expected it to begin with \"QSFC\"");
   }
   version_ = reader_.read<std::uint32_t>();
-  if (version_ < kVersion || version_ > kExpertsVersion) {
+  if (version_ < kVersion || version_ > kHitsVersion) {
     return unsupported("calibration file of version %u; this program reads versions %u to %u",
-                       version_, kVersion, kExpertsVersion);
+                       version_, kVersion, kHitsVersion);
   }
   const std::size_t end = bytes_.size() - kCrcBytes;
   const auto stored = load_le<std::uint32_t>(bytes_, end);
@@ -165,14 +172,13 @@ Status CalibrationDecoder::read_header() {
   if (calibration_.n_rows == 0) return corrupt("rows: 0, expected at least 1");
   if (!is_loss(calibration_.loss))
     return corrupt("loss: %g, expected a finite f32", calibration_.loss);
-  if (version_ == kExpertsVersion) QSF_RETURN_IF_ERROR(read_mixture());
+  if (version_ >= kExpertsVersion) QSF_RETURN_IF_ERROR(read_mixture());
   return check_size(size);
 }
 
 Status CalibrationDecoder::read_mixture() {
   CalibratedModel& model = calibration_.model;
-  if (bytes_.size() <
-      kShapeBytes + kMixtureBytes + model.n_layers * sizeof(std::uint32_t) + kHitsBytes) {
+  if (bytes_.size() < kShapeBytes + mixture_bytes(model, version_)) {
     return corrupt("%zu bytes, too short for the list of %u layers", bytes_.size(), model.n_layers);
   }
   model.n_experts = reader_.read<std::uint32_t>();
@@ -191,6 +197,7 @@ Status CalibrationDecoder::read_mixture() {
     }
     model.expert_layers.push_back(has_experts);
   }
+  if (version_ != kHitsVersion) return ok_status();
   for (std::uint32_t i = 0; i < kExpertHitSizes; ++i) {
     calibration_.expert_hits.push_back(reader_.read<float>());
   }
@@ -349,7 +356,7 @@ std::vector<std::byte> encode_calibration(const Calibration& calibration) {
   QSF_CHECK(calibration.layers.size() == model.n_layers);
   ByteWriter to;
   to.write_text(kMagic);
-  const std::uint32_t version = version_of(model, calibration.probes.size());
+  const std::uint32_t version = version_of(calibration);
   to.write(version);
   to.write_text(model.architecture);
   to.write_text(std::string(kArchitectureBytes - model.architecture.size(), '\0'));
@@ -363,12 +370,12 @@ std::vector<std::byte> encode_calibration(const Calibration& calibration) {
   to.write(calibration.loss);
   to.write(file_bytes(model, version, calibration.probes.size()));
   QSF_CHECK(to.size() == kShapeBytes);
-  if (version == kExpertsVersion) {
+  if (version >= kExpertsVersion) {
     to.write(model.n_experts);
     to.write(model.expert_ffn);
     to.write(model.shared_ffn);
     to.write_bytes(std::as_bytes(std::span(model.expert_layers)));
-    QSF_CHECK(calibration.expert_hits.size() == kExpertHitSizes);
+    QSF_CHECK(calibration.expert_hits.empty() || calibration.expert_hits.size() == kExpertHitSizes);
     to.write_bytes(std::as_bytes(std::span(calibration.expert_hits)));
   }
   for (const LayerCalibration& layer : calibration.layers) {

@@ -171,12 +171,20 @@ TEST_F(CalibrationFileTest, ExpertsComeBackAsWritten) {
         want.probes = {{TensorKind::kExpertUp, 1, 1, {QuantType::kQ4Super, 32}, 1e-5}};
       }
       const std::vector<std::byte> bytes = bytes_of(want);
-      EXPECT_EQ(load_le<std::uint32_t>(bytes, 4), 3U);
+      EXPECT_EQ(load_le<std::uint32_t>(bytes, 4), 4U);
       const auto got = decode_calibration(bytes);
       ASSERT_TRUE(got) << got.error().message();
       expect_equal(*got, want);
     }
   }
+  Calibration want = mixture_calibration();
+  want.expert_hits.clear();  // as older programs wrote
+  const std::vector<std::byte> bytes = bytes_of(want);
+  EXPECT_EQ(load_le<std::uint32_t>(bytes, 4), 3U);
+  EXPECT_EQ(bytes.size() + 64, bytes_of(mixture_calibration()).size());
+  const auto got = decode_calibration(bytes);
+  ASSERT_TRUE(got) << got.error().message();
+  expect_equal(*got, want);
 }
 
 // Offsets of docs/calibration-files.md.
@@ -346,7 +354,7 @@ TEST_F(CalibrationFileTest, WrongFieldsAreNamed) {
   constexpr float kNan = std::numeric_limits<float>::quiet_NaN();
   constexpr double kInfinity = std::numeric_limits<double>::infinity();
   expect_refused(with(0, 'q'), StatusCode::kCorrupt, "not a calibration file");
-  expect_refused(with(4, std::uint32_t{4}), StatusCode::kUnsupported, "version 4");
+  expect_refused(with(4, std::uint32_t{5}), StatusCode::kUnsupported, "version 5");
   expect_refused(with(4, std::uint32_t{2}), StatusCode::kCorrupt, "for its shape");
   expect_refused(with(8, '\0'), StatusCode::kCorrupt, "architecture");
   expect_refused(with(8, 'L'), StatusCode::kCorrupt, "architecture");
