@@ -262,6 +262,7 @@ Status Engine::score(std::span<const TokenId> tokens, std::size_t first,
       return invalid_argument("token %u: the vocabulary ends at %u", token, spec().n_vocab - 1);
     }
   }
+  QSF_RETURN_IF_ERROR(impl_->check_generates());
   if (impl_->prompts_are_whole()) {
     return unsupported(
         "attention symmetric: tokens attend to those after them, so their "

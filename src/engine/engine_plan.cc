@@ -433,8 +433,9 @@ class Planner {
     std::vector<std::string>& steps = plan_.steps;
     const Residency& r = plan_.residency;
     if (plan_.rows_per_pass < std::min(wished_rows(), plan_.max_context)) {
-      steps.push_back(printed("rows per pass: %u instead of %u; a longer prompt takes more passes",
-                              plan_.rows_per_pass, wished_rows()));
+      steps.push_back(printed(
+          "rows per pass: %u instead of %u; a longer prompt %s", plan_.rows_per_pass, wished_rows(),
+          options_.attention == AttentionKind::kSymmetric ? "is refused" : "takes more passes"));
     }
     if (!r.everything_resident && inputs_.reading.mapped) {
       steps.push_back(

@@ -176,6 +176,10 @@ TEST_F(TwoSidedTest, RefusesOtherMasksAndGeneration) {
   const Status status = session->prefill(tokens(0, 5), nullptr);
   EXPECT_EQ(status.code(), StatusCode::kUnsupported);
   EXPECT_THAT(status.message(), HasSubstr("cannot generate"));
+  std::vector<double> log_probs(4);
+  const Status score = engine->score(tokens(0, 5), 1, log_probs);
+  EXPECT_EQ(score.code(), StatusCode::kUnsupported);
+  EXPECT_THAT(score.message(), HasSubstr("cannot generate or score"));
 }
 
 }  // namespace

@@ -398,6 +398,8 @@ Status QsfReader::use_experts(std::uint32_t n_used) {
     return unsupported("%s: %u experts a row: the router of this model chooses %u together",
                        file_.path().c_str(), n_used, spec_.n_experts_used);
   }
+  // Those of the model's number.
+  if (n_used != spec_.n_experts_used) spec_.expert_hits.clear();
   spec_.n_experts_used = n_used;
   return ok_status();
 }

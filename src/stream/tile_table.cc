@@ -405,8 +405,8 @@ void TileTable::sum_up() {
     r.pass_bytes += used;
     resident_bytes += used / r.n_experts * r.n_expert_slots;
     const double cached = static_cast<double>(r.n_expert_slots) / r.n_experts;
-    r.expert_hits =
-        r.everything_resident ? 1.0 : expected_hits(reader_->spec().expert_hits, cached);
+    // What is read once is no read of a token's.
+    r.expert_hits = cached == 1.0 ? 1.0 : expected_hits(reader_->spec().expert_hits, cached);
   }
   r.resident_share = r.pass_bytes == 0
                          ? 1.0
