@@ -366,7 +366,7 @@ Result<EngineOptions> read_config(const QSFConfig& config) {
   options.exact = config.exact;
   options.pin = config.pin;
   options.experts_used = static_cast<std::uint32_t>(config.experts);
-  options.expert_margin = config.expert_margin;
+  options.expert_preference = config.expert_preference;
   options.n_sequences = static_cast<std::uint32_t>(config.max_sessions);
   options.kv_positions = static_cast<std::uint32_t>(config.kv_positions);
   options.grammar = {.max_grammars = static_cast<std::uint32_t>(config.max_grammars),
@@ -490,7 +490,7 @@ void qsf_config_set_pin(QSFConfig* config, int pin) {
 void qsf_config_set_experts(QSFConfig* config, int experts, float margin) {
   if (config == nullptr) return;
   config->experts = experts;
-  config->expert_margin = margin;
+  config->expert_preference = margin;
 }
 void qsf_config_set_rows_per_pass(QSFConfig* config, int rows) {
   if (config != nullptr) config->rows_per_pass = rows;

@@ -84,7 +84,7 @@ struct QSFConfig {
   bool exact = false;
   bool pin = false;
   int experts = 0;
-  float expert_margin = 0.0F;
+  float expert_preference = 0.0F;
   int max_sessions = 1;
   int kv_positions = 0;
   int max_grammars = 0;

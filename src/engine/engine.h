@@ -75,7 +75,7 @@ struct EngineOptions {
   std::uint32_t experts_used = 0;
   // A row that generates takes an expert in memory in place of a missing one whose router score is
   // larger by at most this, never of the two best. The text then depends on what is in memory.
-  float expert_margin = 0.0F;
+  float expert_preference = 0.0F;
   bool pin = false;               // a physical core for each thread, the opening one included
   std::uint32_t n_sequences = 1;  // sessions that may exist at once
   std::uint32_t max_drafts = 0;   // drafted rows of a sequence in a pass, at most kMaxDrafts

@@ -119,7 +119,8 @@ Status EngineOpener::read_directories(const std::string& path) {
   if (const std::uint32_t n_used = impl_->options.experts_used; n_used != 0) {
     QSF_RETURN_IF_ERROR(impl_->reader->use_experts(n_used));
   }
-  QSF_RETURN_IF_ERROR(check_expert_margin(impl_->options.expert_margin, spec()).with_context(path));
+  QSF_RETURN_IF_ERROR(
+      check_expert_preference(impl_->options.expert_preference, spec()).with_context(path));
   if (spec().has_state()) {
     leave_out_prefix_cache("layers of this model have a state that its pages do not hold");
   }
@@ -413,7 +414,7 @@ Status EngineOpener::make_decoder() {
       Decoder::create(*impl_->reader, *impl_->pager, backend,
                       Decoder::name_buffers(spec(), made, reindex), plan.rows_per_pass,
                       longest_distance(impl_->options, plan.max_context)));
-  decoder.prefer_experts(impl_->options.expert_margin);
+  decoder.prefer_experts(impl_->options.expert_preference);
   impl_->decoder.emplace(std::move(decoder));
   impl_->passes.resize(impl_->options.max_passes_in_flight);
   for (PassInFlight& pass : impl_->passes) {

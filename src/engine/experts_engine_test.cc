@@ -165,7 +165,7 @@ TEST_F(ExpertsEngineTest, RowsTakeFewerExperts) {
 TEST_F(ExpertsEngineTest, ExpertsInMemoryTakeThePlaceOfMissingOnes) {
   const auto run = [&](std::uint64_t budget, float margin, std::uint64_t& n_missed) {
     EngineOptions with = options(budget);
-    with.expert_margin = margin;
+    with.expert_preference = margin;
     const auto engine = open(with);
     const auto session = session_of(*engine);
     Logits logits;
@@ -186,7 +186,7 @@ TEST_F(ExpertsEngineTest, ExpertsInMemoryTakeThePlaceOfMissingOnes) {
   ASSERT_EQ(within.size(), all.size());
   EXPECT_TRUE(std::equal(all.begin(), all.end() - kSteps, within.begin()));
   EngineOptions refused = options(0);
-  refused.expert_margin = -1.0F;
+  refused.expert_preference = -1.0F;
   EXPECT_EQ(Engine::open(path_, refused).error().code(), StatusCode::kInvalidArgument);
 }
 
@@ -244,6 +244,10 @@ TEST_F(ExpertsEngineTest, ThePlanExpectsTheHitsOfTheCalibration) {
               testing::Contains(testing::HasSubstr("experts: 75 % of a token's are expected in "
                                                    "memory, as on the text of the calibration")));
   EXPECT_EQ(Engine::plan_file(path_, options(0)).value().residency.expert_read_bytes(), 0U);
+  EngineOptions fewer = small;
+  fewer.experts_used = 2;  // the calibration's tokens took three
+  EXPECT_THAT(Engine::plan_file(path_, fewer).value().steps,
+              testing::Contains(testing::HasSubstr("if any choice is as likely as any other")));
 }
 
 }  // namespace

@@ -101,8 +101,9 @@ class Decoder {
                                 std::uint32_t max_distance);
 
   // Has rows that generate take experts in memory whose scores are less by at most `margin`, as
-  // ExpertRows::prefer() does; 0: never. Requires  as there
-  void prefer_experts(float margin) { expert_margin_ = margin; }
+  // ExpertRows::prefer() does; 0: never.
+  // Requires  check_expert_preference() is ok
+  void prefer_experts(float margin) { expert_preference_ = margin; }
 
   // Shows every row's experts to a hook from the next pass on; null: to none.
   void set_routing_hook(RoutingHook* hook) noexcept { routing_hook_ = hook; }
@@ -239,7 +240,7 @@ class Decoder {
   std::vector<std::uint32_t> state_places_;  // the same, with a state
   ExpertRows expert_rows_;
   std::vector<std::uint8_t> in_memory_;  // [n_experts], of the layer that runs
-  float expert_margin_ = 0.0F;
+  float expert_preference_ = 0.0F;
   RoutingHook* routing_hook_ = nullptr;
 };
 

@@ -61,14 +61,14 @@ Status Decoder::score_experts(const Pass& pass, OperatorKind kind, const LayerWe
 Status Decoder::route(const Pass& pass, const LayerWeights& w, Buffer in) {
   QSF_RETURN_IF_ERROR(score_experts(pass, OperatorKind::kRouter, w, in));
   expert_rows_.clear();
-  const bool prefers = expert_margin_ > 0.0F && counts_.n_rows > counts_.n_prompt &&
+  const bool prefers = expert_preference_ > 0.0F && counts_.n_rows > counts_.n_prompt &&
                        pager_.find_experts(w.router.section, in_memory_);
   for (std::uint32_t row = 0; row < counts_.n_rows; ++row) {
     const std::span<const float> of_row =
         backend_.read_row(buffers_.scores, row).first(spec_.n_experts);
     const std::span<ExpertChoice> chosen = expert_rows_.add(of_row, w.router_correction);
     if (prefers && row >= counts_.n_prompt) {
-      expert_rows_.prefer(of_row, w.router_correction, in_memory_, expert_margin_);
+      expert_rows_.prefer(of_row, w.router_correction, in_memory_, expert_preference_);
     }
     if (!w.expert_scales.empty()) {
       for (ExpertChoice& choice : chosen) choice.weight *= w.expert_scales[choice.expert];

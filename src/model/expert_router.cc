@@ -77,17 +77,23 @@ void choose_in_groups(const ModelSpec& spec, std::span<const float> scores, std:
   weigh_by_softmax(scores, false, chosen);
 }
 
-Status check_expert_margin(float margin, const ModelSpec& spec) {
+Status check_expert_preference(float margin, const ModelSpec& spec) {
   if (margin == 0.0F) return ok_status();
   if (!(margin > 0.0F && std::isfinite(margin))) {
     return invalid_argument("margin of experts: %g, expected a finite number >= 0",
                             static_cast<double>(margin));
   }
-  if (spec.n_experts_used > kKeptChoices && spec.expert_scoring != ExpertScoring::kSparsemixer) {
-    return ok_status();
+  if (spec.n_experts == 0) {
+    return unsupported("margin of experts: the model has none; leave the option out");
   }
+  if (spec.expert_scoring == ExpertScoring::kSparsemixer) {
+    return unsupported(
+        "margin of experts: the router of this model chooses all of a row together; leave the "
+        "option out");
+  }
+  if (spec.n_experts_used > kKeptChoices) return ok_status();
   return unsupported(
-      "margin of experts: a row takes %u, of which the best %u are kept; leave the option out",
+      "margin of experts: a row takes %u, and the best %u are always kept; leave the option out",
       spec.n_experts_used, kKeptChoices);
 }
 
@@ -182,11 +188,18 @@ std::span<ExpertChoice> ExpertRows::prefer(std::span<const float> scores,
   } else {
     rank_in_groups(spec_, scores, ranks_);
   }
-  for (std::size_t e = 0; e < ranks_.size(); ++e) {
-    if (in_memory[e] != 0) ranks_[e] += margin;
-  }
   for (const ExpertChoice& kept : chosen.first(kKeptChoices)) ranks_[kept.expert] = kNeverChosen;
-  take_largest(ranks_, chosen.subspan(kKeptChoices));
+  for (ExpertChoice& choice : chosen.subspan(kKeptChoices)) {
+    // In double, in which a large margin does not make two ranks equal.
+    double best = -std::numeric_limits<double>::infinity();
+    for (std::uint32_t e = 0; e < ranks_.size(); ++e) {
+      const double rank = double{ranks_[e]} + (in_memory[e] != 0 ? double{margin} : 0.0);
+      if (rank <= best) continue;
+      best = rank;
+      choice.expert = e;
+    }
+    ranks_[choice.expert] = kNeverChosen;
+  }
   if (sigmoid) {
     weigh_by_sigmoid(spec_, scores, chosen);
   } else {

@@ -62,7 +62,7 @@ void choose_in_groups(const ModelSpec& spec, std::span<const float> scores, std:
 
 // Checks a margin for ExpertRows::prefer(); 0 needs no experts.
 // Fails  kInvalidArgument; kUnsupported where the model has no experts to prefer
-Status check_expert_margin(float margin, const ModelSpec& spec);
+Status check_expert_preference(float margin, const ModelSpec& spec);
 
 // Of a row's experts the first ones, which prefer() keeps.
 inline constexpr std::uint32_t kKeptChoices = 2;
@@ -84,9 +84,11 @@ class ExpertRows {
                               std::span<const float> corrections = {});
   // Chooses those of the last row again. The first kKeptChoices stay; the others are chosen as if
   // an expert in memory had a score larger by `margin`, in units of what the router ranks: scores,
-  // or sigmoids of them. Weights are of the scores as they are. Shapes    as add(); in_memory
-  // [n_experts] Requires  more than kKeptChoices experts a row; no sparsemixer Based on: Skliar et
-  // al., "Mixture of cache-conditional experts for efficient mobile device inference", 2024.
+  // or their sigmoids where those are corrected or in groups. Weights are of the scores as before.
+  // Shapes    as add(); in_memory [n_experts]
+  // Requires  more than kKeptChoices experts a row; no sparsemixer
+  // Based on: Skliar et al., "Mixture of cache-conditional experts for efficient mobile device
+  // inference", 2024.
   std::span<ExpertChoice> prefer(std::span<const float> scores, std::span<const float> corrections,
                                  std::span<const std::uint8_t> in_memory, float margin);
   // Guesses of another layer's experts, of kMostGuessedRows rows at most.

@@ -173,6 +173,17 @@ TEST(ExpertRowsTest, PrefersExpertsInMemoryWithinTheMargin) {
   EXPECT_EQ(preferred(spec, {}, {0, 0, 0, 0, 0, 0}, 9.0F), (Experts{0, 1, 2, 3}));
 }
 
+TEST(ExpertRowsTest, ALargeMarginKeepsTheOrderOfScores) {
+  ExpertRows rows(four_of_six(), 1);
+  rows.clear();
+  const std::vector<float> close = {5.0F, 4.0F, 3.01F, 3.02F, 3.03F, 3.04F};
+  rows.add(close);
+  const std::vector<std::uint8_t> in_memory = {1, 1, 1, 1, 1, 1};
+  const auto chosen = rows.prefer(close, {}, in_memory, 1e6F);
+  EXPECT_EQ(chosen[2].expert, 5U);
+  EXPECT_EQ(chosen[3].expert, 4U);
+}
+
 TEST(ExpertRowsTest, PreferenceChangesNoWeightOfAScore) {
   ExpertRows rows(four_of_six(), 1);
   rows.clear();
@@ -210,17 +221,17 @@ TEST(ExpertRowsTest, PrefersWithinTheBestGroups) {
 
 TEST(ExpertRowsTest, MarginsThatCannotBeAreRefused) {
   ModelSpec spec = four_of_six();
-  EXPECT_TRUE(check_expert_margin(0.0F, ModelSpec()).ok());
-  EXPECT_TRUE(check_expert_margin(0.5F, spec).ok());
+  EXPECT_TRUE(check_expert_preference(0.0F, ModelSpec()).ok());
+  EXPECT_TRUE(check_expert_preference(0.5F, spec).ok());
   for (const float margin : {-0.5F, kInf, kNan}) {
-    EXPECT_EQ(check_expert_margin(margin, spec).code(), StatusCode::kInvalidArgument) << margin;
+    EXPECT_EQ(check_expert_preference(margin, spec).code(), StatusCode::kInvalidArgument) << margin;
   }
-  EXPECT_EQ(check_expert_margin(0.5F, ModelSpec()).code(), StatusCode::kUnsupported);
+  EXPECT_EQ(check_expert_preference(0.5F, ModelSpec()).code(), StatusCode::kUnsupported);
   spec.n_experts_used = 2;
-  EXPECT_EQ(check_expert_margin(0.5F, spec).code(), StatusCode::kUnsupported);
+  EXPECT_EQ(check_expert_preference(0.5F, spec).code(), StatusCode::kUnsupported);
   spec.n_experts_used = 3;
   spec.expert_scoring = ExpertScoring::kSparsemixer;
-  EXPECT_EQ(check_expert_margin(0.5F, spec).code(), StatusCode::kUnsupported);
+  EXPECT_EQ(check_expert_preference(0.5F, spec).code(), StatusCode::kUnsupported);
 }
 
 }  // namespace

@@ -26,8 +26,9 @@ void rank_by_sigmoid(const ModelSpec& spec, std::span<const float> corrections,
 void weigh_by_sigmoid(const ModelSpec& spec, std::span<const float> scores,
                       std::span<ExpertChoice> chosen) noexcept;
 
-// Chooses the experts with the largest ranks, the first of equal ones before the second, and weighs
-// them. Shapes  as rank_by_sigmoid, ranks are overwritten; chosen [n_experts_used]
+// Chooses the experts with the largest ranks, the first of equal ones before the second, and
+// weighs them.
+// Shapes  as rank_by_sigmoid, ranks are overwritten; chosen [n_experts_used]
 void choose_by_sigmoid(const ModelSpec& spec, std::span<const float> corrections,
                        std::span<const float> scores, std::span<float> ranks,
                        std::span<ExpertChoice> chosen) noexcept;

@@ -96,8 +96,9 @@ class TileSchedule {
   // Announces the experts that a layer will probably use, the surest first. Missing ones are read
   // when nothing else is to be read, until the layer's experts are announced.
   void guess_experts(std::uint32_t section, std::span<const ExpertGuess> guesses);
-  // Tells which experts of a layer are in memory or being read. Returns false without asking where
-  // all of the model are. Shapes  in_memory [experts of a layer]
+  // Tells which experts of a layer are in memory or being read; returns false where all of the
+  // model are, and tells nothing.
+  // Shapes  in_memory [experts of a layer]
   bool find_experts(std::uint32_t section, std::span<std::uint8_t> in_memory) const;
   // The pass needs an expert no more.
   void expert_done(std::uint32_t section, std::uint32_t expert);

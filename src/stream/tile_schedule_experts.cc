@@ -43,12 +43,12 @@ bool TileSchedule::wants_guesses(std::uint32_t section) const {
   const Lock lock(mutex_);
   // With a ring, what is read ahead there is certain to be used.
   if (cursor_ != kNoPosition || n_residents_unsettled_ > 0) return false;
-  return experts_.n_slots() < table_.expert_bytes().size() && prefetch_.wants(section - 1);
+  return experts_.n_slots() < table_.residency().n_experts && prefetch_.wants(section - 1);
 }
 
 bool TileSchedule::find_experts(std::uint32_t section, std::span<std::uint8_t> in_memory) const {
   const Lock lock(mutex_);
-  if (experts_.n_slots() >= table_.expert_bytes().size()) return false;
+  if (experts_.n_slots() >= table_.residency().n_experts) return false;
   for (std::uint32_t expert = 0; expert < in_memory.size(); ++expert) {
     in_memory[expert] = is_in_memory(table_.expert_of(section, expert)) ? 1 : 0;
   }

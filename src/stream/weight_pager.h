@@ -102,8 +102,10 @@ class WeightPager {
   void want_experts(std::uint32_t section, std::span<const ExpertUse> uses) {
     schedule_.want_experts(section, uses);
   }
-  // Tells which experts of a layer are in memory or being read. Returns false without asking where
-  // all of the model are. Requires  as want_experts  Shapes  in_memory [experts of a layer]
+  // Tells which experts of a layer are in memory or being read; returns false where all of the
+  // model are, and tells nothing.
+  // Shapes    in_memory [experts of a layer]
+  // Requires  as want_experts
   bool find_experts(std::uint32_t section, std::span<std::uint8_t> in_memory) const {
     return schedule_.find_experts(section, in_memory);
   }

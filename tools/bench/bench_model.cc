@@ -135,7 +135,7 @@ qsf::Result<BenchModel> BenchModel::open(const BenchOptions& options,
   QSF_ASSIGN_OR_RETURN(qsf::QsfReader reader, qsf::QsfReader::open(options.model));
   qsf::EngineOptions settings;
   settings.experts_used = static_cast<std::uint32_t>(options.experts);
-  settings.expert_margin = options.expert_margin;
+  settings.expert_preference = options.expert_margin;
   if (settings.experts_used != 0) {
     QSF_RETURN_IF_ERROR(reader.use_experts(settings.experts_used));
   }

@@ -88,8 +88,9 @@ void add_expert_margin_option(OptionParser& parser, float& margin, const std::st
   parser
       .value("--expert-margin", margin,
              "A generated token takes an expert in memory in place of a missing one whose router "
-             "score is larger by at most X, never of the two best: faster where experts are read "
-             "from the disk; changes results, from run to run as well; default: 0, never")
+             "score, a logit or a sigmoid, is larger by at most X, never of the two best: faster "
+             "where experts are read from the disk; changes results, from run to run as well; "
+             "default: 0, never")
       .type_name("X")
       .number_in(0.0, 1e6)
       .group(group);
