@@ -47,7 +47,7 @@ ModelSpec sharing_spec() {
 class SharedKvTest : public AttentionContractTest {
  protected:
   void SetUp() override {
-    most_difference_ = 5e-5;  // seven layers
+    most_difference_ = 2e-4;  // seven layers in f32
     spills_ = false;
     make_model(sharing_spec(), kSharedRows);
   }
