@@ -387,7 +387,7 @@ static void test_embed(QSFEngine* engine, int hidden_size) {
         QSF_INVALID_ARGUMENT);
   CHECK(qsf_engine_embed(engine, tokens, 3, (qsf_pooling)4, 0, mean, &error) ==
         QSF_INVALID_ARGUMENT);
-  CHECK(strstr(error.message, "pooling: 4") != NULL);
+  CHECK(strstr(error.message, "pooling: 4, expected a qsf_pooling: 0 (mean), 1 (last)") != NULL);
 }
 
 static void test_model(const char* path) {
