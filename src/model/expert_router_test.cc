@@ -174,7 +174,8 @@ TEST(ExpertRowsTest, PrefersExpertsInMemoryWithinTheMargin) {
 }
 
 TEST(ExpertRowsTest, ALargeMarginKeepsTheOrderOfScores) {
-  ExpertRows rows(four_of_six(), 1);
+  const ModelSpec spec = four_of_six();
+  ExpertRows rows(spec, 1);
   rows.clear();
   const std::vector<float> close = {5.0F, 4.0F, 3.01F, 3.02F, 3.03F, 3.04F};
   rows.add(close);
@@ -185,7 +186,8 @@ TEST(ExpertRowsTest, ALargeMarginKeepsTheOrderOfScores) {
 }
 
 TEST(ExpertRowsTest, PreferenceChangesNoWeightOfAScore) {
-  ExpertRows rows(four_of_six(), 1);
+  const ModelSpec spec = four_of_six();
+  ExpertRows rows(spec, 1);
   rows.clear();
   rows.add(kFalling);
   const std::vector<std::uint8_t> in_memory = {0, 0, 0, 0, 0, 1};
