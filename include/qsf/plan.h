@@ -37,8 +37,8 @@ typedef struct qsf_plan_info {
   int experts;       /* of a mixture of experts, in all layers; 0: the model has none */
   int experts_kept;  /* as many can be in memory at once */
   uint64_t expert_pass_bytes; /* in the file, of the experts that a token uses */
-  /* Of these, expected to be read for each token: as on the text of the calibration; without one
-   * when every choice is as likely as any other, which is more than texts read. */
+  /* Of these, the bytes that a token is expected to read: as measured on the text of the model's
+   * calibration. Without one, those of choices that are all as likely, more than texts need. */
   uint64_t expert_read_bytes;
 } qsf_plan_info;
 
