@@ -124,7 +124,7 @@ Status EngineOpener::read_directories(const std::string& path) {
   if (spec().has_state()) {
     leave_out_prefix_cache("layers of this model have a state that its pages do not hold");
   }
-  if (spec().two_sided) QSF_RETURN_IF_ERROR(attend_to_both_sides().with_context(path));
+  if (spec().bidirectional) QSF_RETURN_IF_ERROR(attend_bidirectionally().with_context(path));
   QSF_RETURN_IF_ERROR(check_options(impl_->options, spec()).with_context(path));
   if (const SectionInfo* section = impl_->reader->find_section("tokenizer")) {
     std::array<std::byte, kSectionHeaderBytes> header{};
@@ -344,7 +344,7 @@ Status EngineOpener::make_h2o_evictions() {
 }
 
 // The model's own mask is that of a prompt that attends to all of itself.
-Status EngineOpener::attend_to_both_sides() {
+Status EngineOpener::attend_bidirectionally() {
   EngineOptions& options = impl_->options;
   const bool as_trained =
       options.attention == AttentionKind::kStandard ||

@@ -44,7 +44,7 @@ class EngineOpener {
   Status make_sparse_prefill_states();
   Status make_h2o_evictions();
   void make_states();
-  Status attend_to_both_sides();
+  Status attend_bidirectionally();
   void leave_out_prefix_cache(const char* reason);
   Status make_decoder();
   void describe_reading();

@@ -199,7 +199,7 @@ Status Engine::Impl::check_generates() const {
 
 Status Engine::Impl::check_pass_of(std::size_t n_prompt_rows) const {
   if (!prompts_are_whole() || n_prompt_rows <= rows_per_pass) return ok_status();
-  if (reader->spec().two_sided) {
+  if (reader->spec().bidirectional) {
     return out_of_budget(
         "%zu tokens: those of a text attend to each other in one pass of this model, and a pass "
         "has at most %u rows; use a shorter text, or more memory and rows per pass",

@@ -48,7 +48,7 @@ Status check_layers(const char* option, const EngineOptions& options, const Mode
 
 Status check_attention(const EngineOptions& options, const ModelSpec& spec) {
   QSF_RETURN_IF_ERROR(validate(options.attention));
-  if (options.attention == AttentionKind::kStandard || spec.two_sided) return ok_status();
+  if (options.attention == AttentionKind::kStandard || spec.bidirectional) return ok_status();
   const char* const kind = attention_kind_name(options.attention).data();
   if (options.attention == AttentionKind::kSparsePrefill) {
     QSF_RETURN_IF_ERROR(validate(options.sparse_prefill));

@@ -30,8 +30,8 @@ TEST(EmbeddingSpecTest, SurvivesHeaderAndMetadata) {
     ModelSpec spec = embedding_spec();
     spec.pooling = pooling;
     const Metadata metadata = encode_spec_metadata(spec);
-    for (const char* key : {keys::kEmbeddingPooling, keys::kEmbeddingOnly, keys::kAttentionTwoSided,
-                            keys::kEmbeddingDense}) {
+    for (const char* key : {keys::kEmbeddingPooling, keys::kEmbeddingOnly,
+                            keys::kAttentionBidirectional, keys::kEmbeddingDense}) {
       const MetadataEntry* const entry = metadata.find(key);
       ASSERT_NE(entry, nullptr) << key;
       EXPECT_TRUE(entry->required) << key;
@@ -45,12 +45,12 @@ TEST(EmbeddingSpecTest, SurvivesHeaderAndMetadata) {
 TEST(EmbeddingSpecTest, OtherModelsHaveNoSuchKey) {
   ModelSpec spec = embedding_spec();
   spec.pooling.reset();
-  spec.embeds_only = spec.two_sided = false;
+  spec.embeds_only = spec.bidirectional = false;
   spec.embedding_dense = 0;
   const Metadata metadata = encode_spec_metadata(spec);
   EXPECT_FALSE(metadata.contains(keys::kEmbeddingPooling));
   EXPECT_FALSE(metadata.contains(keys::kEmbeddingOnly));
-  EXPECT_FALSE(metadata.contains(keys::kAttentionTwoSided));
+  EXPECT_FALSE(metadata.contains(keys::kAttentionBidirectional));
   EXPECT_FALSE(metadata.contains(keys::kEmbeddingDense));
 }
 
@@ -76,9 +76,9 @@ TEST(EmbeddingSpecTest, RefusesWhatItDoesNotKnow) {
           s.sliding_window = {8};
         },
         +[](ModelSpec& s) { s.positions = PositionEncoding::kAlibi; }}) {
-    ModelSpec two_sided = spec;
-    change(two_sided);
-    EXPECT_THAT(validate(two_sided).message(), HasSubstr("attention to both sides"));
+    ModelSpec bidirectional = spec;
+    change(bidirectional);
+    EXPECT_THAT(validate(bidirectional).message(), HasSubstr("bidirectional attention"));
   }
 }
 

@@ -150,13 +150,14 @@ struct ModelSpec {
   std::vector<std::uint32_t> key_value_layers;  // 0 or 1 a layer: AttentionShape::values_are_keys
   std::vector<std::uint32_t> kv_layers;         // one a layer: AttentionShape::kv_layer; empty: own
   std::vector<std::uint32_t> layer_ffn;         // one a layer, where layers differ; ffn is the most
-  // Columns that a second embedding table has for every layer, of what is added behind its FFN; 0:
-  // there is no such table.
+  // Per-layer embeddings: columns that a second table has for every layer, of what is added behind
+  // its FFN; 0: there is no such table.
   std::uint32_t layer_input_dim = 0;
   std::uint32_t layer_input_rows = 0;  // of that table, whose first row serves later tokens; 0: all
   std::uint32_t n_streams = 1;         // residual streams beside each other
   std::uint32_t laurel_dim = 0;        // columns of a product beside attention; 0: none
-  // Gates of an FFN become what they have above their mean and so many standard deviations.
+  // Gaussian top-k: gates of an FFN become what they have above their mean and so many standard
+  // deviations.
   float ffn_cutoff = 0.0F;
   std::vector<std::uint32_t> ffn_cutoff_layers;  // 0 or 1 a layer: whether that is so; empty: 0
   bool value_norms = false;     // the values of each head are normalised, without a gain
@@ -203,7 +204,7 @@ struct ModelSpec {
   std::uint32_t embedding_dense = 0;
   // Rows attend to later ones as well, over windows that are as wide to each side, the row's own
   // position included. Such a model embeds texts alone.
-  bool two_sided = false;
+  bool bidirectional = false;
   // The model was not trained to say a next token. Its head is formally tied.
   bool embeds_only = false;
 

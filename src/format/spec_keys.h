@@ -13,6 +13,7 @@ namespace qsf::keys {
 
 inline constexpr const char* kArchitecture = "architecture";
 inline constexpr const char* kAttentionBf16Biases = "attention.bf16_biases";
+inline constexpr const char* kAttentionBidirectional = "attention.bidirectional";
 inline constexpr const char* kAttentionChunked = "attention.chunked";
 inline constexpr const char* kAttentionClip = "attention.clip";
 inline constexpr const char* kAttentionHeadDims = "attention.head_dims";
@@ -23,7 +24,6 @@ inline constexpr const char* kAttentionPositionScale = "attention.position_scale
 inline constexpr const char* kAttentionPositionStep = "attention.position_step";
 inline constexpr const char* kAttentionScale = "attention.scale";
 inline constexpr const char* kAttentionSoftCap = "attention.soft_cap";
-inline constexpr const char* kAttentionTwoSided = "attention.two_sided";
 inline constexpr const char* kAttentionUnitNorms = "attention.unit_norms";
 inline constexpr const char* kAttentionValueNorms = "attention.value_norms";
 inline constexpr const char* kAttentionWindow = "attention.window";
@@ -99,6 +99,7 @@ inline constexpr const char* kEosIds = "tokenizer.eos_ids";
 
 inline constexpr std::string_view kAll[] = {kArchitecture,
                                             kAttentionBf16Biases,
+                                            kAttentionBidirectional,
                                             kAttentionChunked,
                                             kAttentionClip,
                                             kAttentionHeadDims,
@@ -109,7 +110,6 @@ inline constexpr std::string_view kAll[] = {kArchitecture,
                                             kAttentionPositionStep,
                                             kAttentionScale,
                                             kAttentionSoftCap,
-                                            kAttentionTwoSided,
                                             kAttentionUnitNorms,
                                             kAttentionValueNorms,
                                             kAttentionWindow,

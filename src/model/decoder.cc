@@ -468,7 +468,7 @@ void Decoder::attend(const LayerWeights& w, std::uint32_t layer) {
                    .scale = scale,
                    .window = spec_.window_of(layer),
                    .chunked = spec_.chunked_windows,
-                   .two_sided = spec_.two_sided,
+                   .bidirectional = spec_.bidirectional,
                    .soft_cap = spec_.attention_soft_cap,
                    .slopes = alibi_slopes_,
                    .bf16_biases = spec_.bf16_biases,

@@ -325,7 +325,7 @@ void CpuBackend::attend(const AttendArgs& args) {
   QSF_CHECK(args.sink_scores.empty() ||
             (args.sink_scores.size() == limits_.n_heads && !is_sparse()));
   QSF_CHECK(!rope_at_cache_position_ || args.q_sinks.id != Buffer::kNone);
-  QSF_CHECK(!args.two_sided || (!args.chunked && !rope_at_cache_position_ && !is_sparse()));
+  QSF_CHECK(!args.bidirectional || (!args.chunked && !rope_at_cache_position_ && !is_sparse()));
   Observation observed(*this, OperatorKind::kAttend, args.q, args.out, attend_kernel_name());
   observed.set_layer(args.layer);
   OperatorTimes& times = profile_[OperatorKind::kAttend];
@@ -417,7 +417,7 @@ VisibleRanges CpuBackend::visible_to(const AttendArgs& args, const Row& row) con
       limits_.rope_reindex ? cache_position_behind_sinks(limits_) : row.position;
   seen[0] = in_window(row, sink_position, seen[0], window);
   seen[1] = in_window(row, row.position, seen[1], window);
-  if (args.two_sided) seen[1] = before_window_end(row, seen[1], window);
+  if (args.bidirectional) seen[1] = before_window_end(row, seen[1], window);
   return seen;
 }
 

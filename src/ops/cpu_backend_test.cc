@@ -66,7 +66,7 @@ struct ScoreRule {
   std::uint32_t chunk = 0;
   std::uint32_t side = 0;
   bool chunked = false;  // windows are
-  bool two_sided = false;
+  bool bidirectional = false;
 };
 
 VisibleSet masked(const ScoreRule& rule, std::uint32_t slot, std::uint32_t end) {
@@ -111,7 +111,7 @@ std::vector<std::vector<float>> attend_all(const Sequence& sequence, unsigned n_
                     .scale = 0.5F,
                     .window = rule.window,
                     .chunked = rule.chunked,
-                    .two_sided = rule.two_sided,
+                    .bidirectional = rule.bidirectional,
                     .soft_cap = rule.soft_cap,
                     .slopes = rule.slopes});
     EXPECT_TRUE(backend.wait().ok());
@@ -130,7 +130,8 @@ std::vector<double> naive_attention(const Sequence& s, std::uint32_t row, const 
   const auto sees = [&](std::uint32_t j) {
     if (rule.chunk != 0 && j / rule.chunk != row / rule.chunk) return false;
     const std::uint32_t distance = std::max(j, row) - std::min(j, row);
-    if (rule.side != 0) return distance <= rule.side && (!rule.two_sided || distance < rule.window);
+    if (rule.side != 0)
+      return distance <= rule.side && (!rule.bidirectional || distance < rule.window);
     const bool kept = rule.kept == 0 || j < rule.sinks || row - j < rule.kept;
     if (rule.chunked) return kept && j / rule.window == row / rule.window;
     return kept && (rule.window == 0 || row - j < rule.window);
@@ -276,11 +277,11 @@ TEST_P(CpuAttentionTest, MaskedRowsSeeTheirChunkOrBothSides) {
       {.slopes = {}, .side = 70},
       {.soft_cap = 1.5F, .slopes = {}, .side = 600},
       {.slopes = {}, .side = 2000},
-      {.window = 1, .slopes = {}, .side = kContext, .two_sided = true},
-      {.window = 65, .slopes = {}, .side = kContext, .two_sided = true},
-      {.window = 600, .slopes = {}, .side = kContext, .two_sided = true},
-      {.window = 90, .slopes = {}, .side = 70, .two_sided = true},
-      {.window = kContext + 5, .slopes = {}, .side = kContext, .two_sided = true},
+      {.window = 1, .slopes = {}, .side = kContext, .bidirectional = true},
+      {.window = 65, .slopes = {}, .side = kContext, .bidirectional = true},
+      {.window = 600, .slopes = {}, .side = kContext, .bidirectional = true},
+      {.window = 90, .slopes = {}, .side = 70, .bidirectional = true},
+      {.window = kContext + 5, .slopes = {}, .side = kContext, .bidirectional = true},
   };
   const bool bf16 = kernels::kernel_set(GetParam().isa).attend_prompt.isa == kernels::Isa::kAmx;
   const double bound = bf16 ? 6 * (2 * 8 + 2) * 0x1p-8 : 6 * 64 * 0x1p-24;

@@ -466,7 +466,7 @@ ModelSpec embedding_spec() {
   s.pooling = Pooling::kLast;
   s.embedding_dense = 40;
   s.embeds_only = true;
-  s.two_sided = true;
+  s.bidirectional = true;
   return s;
 }
 

@@ -13,7 +13,7 @@ namespace {
 
 // Rows of other architectures attend to what is before them, whatever a key says.
 Status read_two_sides(GgufFields& fields, ModelSpec& spec) {
-  spec.two_sided = spec.embeds_only = spec.tied_head = true;
+  spec.bidirectional = spec.embeds_only = spec.tied_head = true;
   if (!fields.boolean("attention.causal", false)) return fields.status();
   return unsupported("GGUF: key \"attention.causal\" is true, expected false of a %s",
                      spec.architecture.c_str());

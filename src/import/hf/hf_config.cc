@@ -194,7 +194,7 @@ Status parse_language_model(const Family& family, ConfigFields& fields, HfConfig
                             : fields.u32_or("vocab_size", family.n_vocab, 1, 1U << 24);
   config.n_mtp_layers = fields.u32_or("num_nextn_predict_layers", 0, 0, 64);
   QSF_RETURN_IF_ERROR(family.parse(fields, config));
-  if (!config.spec.two_sided) QSF_RETURN_IF_ERROR(refuse_both_sides(fields));
+  if (!config.spec.bidirectional) QSF_RETURN_IF_ERROR(refuse_both_sides(fields));
   if (family.headless) config.spec.embeds_only = config.spec.tied_head = true;
   note_dynamic_rope(fields, config);
   return fields.status();

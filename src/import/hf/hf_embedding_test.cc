@@ -157,7 +157,7 @@ TEST(HfEmbeddingTest, DenseMatricesAreReadFromFilesOfTheirOwn) {
   ASSERT_TRUE(model) << model.error().message();
   const ModelSpec& spec = (*model)->spec();
   EXPECT_EQ(spec.embedding_dense, 60U);
-  EXPECT_TRUE(spec.two_sided && spec.embeds_only);
+  EXPECT_TRUE(spec.bidirectional && spec.embeds_only);
   EXPECT_THAT(spec.sliding_window, testing::ElementsAre(17, 17, 0));
   const auto tensors = (*model)->tensors(SectionKind::kEmbedding, 0);
   ASSERT_EQ(tensors.size(), 3U);

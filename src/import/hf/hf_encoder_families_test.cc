@@ -41,7 +41,7 @@ TEST(HfEncoderFamiliesTest, ModernBert) {
   EXPECT_EQ(s.norm, NormType::kLayerNorm);
   EXPECT_EQ(s.norm_epsilon, 1e-5F);
   EXPECT_EQ(s.activation, Activation::kGeluErf);
-  EXPECT_TRUE(s.gated_ffn && s.two_sided && s.embeds_only && s.tied_head);
+  EXPECT_TRUE(s.gated_ffn && s.bidirectional && s.embeds_only && s.tied_head);
   EXPECT_EQ(s.rope.theta, 160000.0F);
   EXPECT_EQ(s.local_rope_theta, 10000.0F);
   for (std::uint32_t layer = 0; layer < 22; ++layer) {
@@ -82,10 +82,10 @@ TEST(HfEncoderFamiliesTest, RowsOfOtherFamiliesDoNotSeeBothSides) {
   expect_refused(llama, "is_causal", false);
   llama["use_bidirectional_attention"] = false;
   llama["is_causal"] = true;
-  EXPECT_FALSE(parsed(llama).spec.two_sided);
+  EXPECT_FALSE(parsed(llama).spec.bidirectional);
   Json modernbert = modernbert_base();
   modernbert["is_causal"] = false;
-  EXPECT_TRUE(parsed(modernbert).spec.two_sided);
+  EXPECT_TRUE(parsed(modernbert).spec.bidirectional);
 }
 
 TEST(HfEncoderFamiliesTest, ModernBertRefusesWhatItCannotRun) {

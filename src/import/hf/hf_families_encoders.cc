@@ -37,7 +37,7 @@ Status parse_modernbert(ConfigFields& fields, HfConfig& config) {
     for (std::uint32_t i = 0; i < spec.n_layers; ++i) local.push_back(i % every != 0);
   }
   set_local_windows(local, window / 2 + 1, spec);
-  spec.two_sided = true;
+  spec.bidirectional = true;
   return parse_local_rope(fields, local, theta, spec);
 }
 

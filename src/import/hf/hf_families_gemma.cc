@@ -103,9 +103,9 @@ Status parse_gemma3(ConfigFields& fields, HfConfig& config) {
 // Windows have half their length to each side; the row's own position is counted beside.
 Status parse_gemma3_encoder(ConfigFields& fields, HfConfig& config) {
   ModelSpec& spec = config.spec;
-  spec.two_sided = fields.boolean("use_bidirectional_attention", false);
+  spec.bidirectional = fields.boolean("use_bidirectional_attention", false);
   QSF_RETURN_IF_ERROR(parse_gemma3_text(fields, config));
-  if (!spec.two_sided) return ok_status();
+  if (!spec.bidirectional) return ok_status();
   for (std::uint32_t& window : spec.sliding_window) window = window == 0 ? 0 : window / 2 + 1;
   return ok_status();
 }

@@ -216,8 +216,8 @@ NaiveModel::Row NaiveModel::attend(const Row& q, std::size_t own, const std::vec
                                    const std::vector<double>& slopes, const Sees& sees) const {
   const std::uint32_t window = spec_.window_at(layer, static_cast<std::uint32_t>(own));
   const std::size_t first = window != 0 && own + 1 > window ? own + 1 - window : 0;
-  std::size_t n = sees_later_ || spec_.two_sided ? keys.size() : own + 1;
-  if (spec_.two_sided && window != 0) n = std::min<std::size_t>(n, own + window);
+  std::size_t n = sees_later_ || spec_.bidirectional ? keys.size() : own + 1;
+  if (spec_.bidirectional && window != 0) n = std::min<std::size_t>(n, own + window);
   const AttentionShape shape = spec_.attention_of(layer);
   const double scale =
       spec_.attention_scale != 0.0F ? spec_.attention_scale : 1.0 / std::sqrt(shape.head_dim);

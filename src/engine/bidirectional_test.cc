@@ -25,13 +25,13 @@ constexpr std::uint32_t kContext = 700;  // more than a span of attention
 
 ModelSpec encoder_spec(std::vector<std::uint32_t> windows) {
   ModelSpec spec = testing_support::naive_llama(3, kContext);
-  spec.tied_head = spec.embeds_only = spec.two_sided = true;
+  spec.tied_head = spec.embeds_only = spec.bidirectional = true;
   spec.pooling = Pooling::kMean;
   spec.sliding_window = std::move(windows);
   return spec;
 }
 
-class TwoSidedTest : public testing_support::NaiveModelTest {
+class BidirectionalTest : public testing_support::NaiveModelTest {
  protected:
   // The rows behind the layers, from the definition.
   std::vector<std::vector<double>> rows_of(std::size_t n_tokens) {
@@ -62,7 +62,7 @@ class TwoSidedTest : public testing_support::NaiveModelTest {
   }
 };
 
-TEST_F(TwoSidedTest, RowsAreThoseOfTheDefinition) {
+TEST_F(BidirectionalTest, RowsAreThoseOfTheDefinition) {
   const std::vector<std::uint32_t> windows[] = {
       {}, {0, 1, 0}, {9, 0, 65}, {0, 600, 200}, {kContext}};
   for (const std::vector<std::uint32_t>& window : windows) {
@@ -79,7 +79,7 @@ TEST_F(TwoSidedTest, RowsAreThoseOfTheDefinition) {
 }
 
 // What comes behind a row changes it; of a model with windows alone, only near it.
-TEST_F(TwoSidedTest, RowsSeeWhatComesBehindThem) {
+TEST_F(BidirectionalTest, RowsSeeWhatComesBehindThem) {
   make_model(encoder_spec({3}), kContext);
   const auto engine = open(exact_options(kContext));
   const auto whole = rows_of(*engine, tokens(0, 40));
@@ -88,7 +88,7 @@ TEST_F(TwoSidedTest, RowsSeeWhatComesBehindThem) {
   for (std::size_t i = 0; i < 30; ++i) EXPECT_EQ(part[i] == whole[i], i < 24) << i;
 }
 
-TEST_F(TwoSidedTest, BitsDoNotDependOnThreadsCompanyOrContext) {
+TEST_F(BidirectionalTest, BitsDoNotDependOnThreadsCompanyOrContext) {
   make_model(encoder_spec({9, 0, 65}), kContext);
   const auto wanted = embed(*open(exact_options(kContext)), tokens(0, 300));
   EngineOptions options = exact_options(400);
@@ -104,7 +104,7 @@ TEST_F(TwoSidedTest, BitsDoNotDependOnThreadsCompanyOrContext) {
 }
 
 // Weights of layers pass through a ring, and rows of the dense matrices are read one by one.
-TEST_F(TwoSidedTest, StreamedWeightsGiveTheSameBits) {
+TEST_F(BidirectionalTest, StreamedWeightsGiveTheSameBits) {
   ModelSpec spec = encoder_spec({9, 0, 65});
   spec.hidden = 256;
   spec.n_heads = 16;
@@ -128,7 +128,7 @@ TEST_F(TwoSidedTest, StreamedWeightsGiveTheSameBits) {
   EXPECT_EQ(embed(**engine, tokens(0, 90)), wanted);
 }
 
-TEST_F(TwoSidedTest, ATextThatIsTooLongIsRefusedWithTheLimit) {
+TEST_F(BidirectionalTest, ATextThatIsTooLongIsRefusedWithTheLimit) {
   make_model(encoder_spec({9, 0, 65}), kContext);
   EngineOptions options = exact_options(kContext);
   options.rows_per_pass = 50;
@@ -146,7 +146,7 @@ TEST_F(TwoSidedTest, ATextThatIsTooLongIsRefusedWithTheLimit) {
 }
 
 // Without an option a pass has the rows of the whole context.
-TEST_F(TwoSidedTest, ThePlanHasRoomForAText) {
+TEST_F(BidirectionalTest, ThePlanHasRoomForAText) {
   make_model(encoder_spec({}), kContext);
   EngineOptions options = exact_options(600);
   EXPECT_EQ(open(options)->plan().rows_per_pass, 600U);
@@ -154,7 +154,7 @@ TEST_F(TwoSidedTest, ThePlanHasRoomForAText) {
   EXPECT_FALSE(open(options)->impl().prefix_tree.has_value());
 }
 
-TEST_F(TwoSidedTest, RefusesOtherMasksAndGeneration) {
+TEST_F(BidirectionalTest, RefusesOtherMasksAndGeneration) {
   make_model(encoder_spec({9, 0, 65}), kContext);
   const auto message = [&](const EngineOptions& options) {
     const auto engine = Engine::open(path_, options);
