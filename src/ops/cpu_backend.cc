@@ -349,14 +349,7 @@ void CpuBackend::clamp(Buffer x, float limit) {
 }
 
 void CpuBackend::add(Buffer to, Buffer from) {
-  const Observation observed(*this, OperatorKind::kResidual, from, to, kernels_.elementwise.name);
-  const OperatorTimer timer(profile_[OperatorKind::kResidual]);
-  const Matrix& a = matrix(to);
-  const Matrix& b = matrix(from);
-  activation_rows_.invalidate(to.id);
-  for_rows(static_cast<std::uint32_t>(rows_.size()), [&](std::uint32_t row) {
-    kernels_.elementwise.add_in_place(a.row(row), b.row(row), a.n_cols);
-  });
+  add_columns({to, 0}, {from, 0}, matrix(to).n_cols);
 }
 
 void CpuBackend::add_columns(BufferColumns to, BufferColumns from, std::uint32_t n_cols) {
