@@ -124,7 +124,7 @@ class Decoder {
   Status run_to_norm(const Pass& pass, const NormedRows& to);
 
   // Multiplies what was pooled of a text's rows by the dense matrices, where the model has them. In
-  // f64: it is one row.
+  // f64, as it is one row.
   // Shapes    pooled [hidden size]
   // Requires  no pass is running
   // Fails     kCorrupt or kIo from the pager
@@ -132,14 +132,14 @@ class Decoder {
 
   // Runs layers [first, last) alone, and reads no other layer's tiles: from tokens where `first` is
   // 0, else from `hidden`, rows of the residual stream in front of layer `first`. The rows behind
-  // layer last - 1 go to `hidden`. Shapes    hidden [rows of the pass, hidden size] Requires  first
-  // < last <= layers; no sink Fails     as run
+  // layer last - 1 go to `hidden`.
+  // Shapes    hidden [rows of the pass, hidden size]
+  // Requires  first < last <= layers; no sink
+  // Fails     as run
   Status run_part(const Pass& pass, std::uint32_t first, std::uint32_t last,
                   std::span<float> hidden);
 
  private:
-  Status multiply_pooled(const MatrixRef& matrix, std::span<const double> in,
-                         std::span<double> out);
   struct Product {
     const MatrixRef* matrix;
     std::span<const float> bias;
@@ -175,6 +175,8 @@ class Decoder {
   Status run_experts(const Pass& pass, const LayerWeights& w, Buffer in);
   Status multiply_experts(const Pass& pass, const LayerWeights& w, Buffer in);
   Status run_expert(const Pass& pass, const ExpertWeights& w, std::uint32_t expert, Buffer in);
+  Status multiply_pooled(const MatrixRef& matrix, std::span<const double> in,
+                         std::span<double> out);
   Status look_up_layer_inputs(const Pass& pass);
   Status add_layer_input(const Pass& pass, const LayerWeights& w, std::uint32_t layer);
   Status expand_streams(const Pass& pass);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 //
-// Inputs of each layer: a second embedding table has a few columns of every token for each layer.
+// Per-layer embeddings: a second embedding table has a few columns of every token for each layer.
 // They join the embedded row and are added, through a gate, behind the layer's FFN. The table is
 // read row by row, like the embedding, so it need not be in memory.
 
@@ -26,9 +26,9 @@ Status Decoder::look_up_layer_inputs(const Pass& pass) {
   return ok_status();
 }
 
-// Beside several residual streams `hidden` is the first one, scaled, and the others gain the sum.
 // hidden += norm(Wout (act(Wgate hidden) * t)) with t = (norm'(Win embedded / sqrt(H)) + table row)
 // / sqrt(2)
+// With several residual streams, of which `hidden` is the first one, scaled, the others gain that.
 Status Decoder::add_layer_input(const Pass& pass, const LayerWeights& w, std::uint32_t layer) {
   const std::uint32_t n = spec_.layer_input_dim;
   const Product input = {&w.layer_input, {}, buffers_.layer_input};

@@ -231,8 +231,9 @@ struct AttendArgs {
   std::uint32_t window = 0;
   // A window is the row's chunk: from the last multiple of its length on. Without rope_reindex
   bool chunked = false;
-  // A window has as many positions to each side, its own included; neither chunked nor rope_reindex
-  bool two_sided = false;
+  // Rows see later positions too. A window has as many to each side, its own included; neither
+  // chunked nor rope_reindex
+  bool bidirectional = false;
   float soft_cap = 0.0F;  // scores become soft_cap * tanh(score / soft_cap); 0: off
   // [n_heads] of ALiBi: slope * (key's position - row's position) is added to a score; empty: none
   std::span<const float> slopes;
@@ -416,8 +417,8 @@ class Backend : public SubmittedWork {
   // Rows of x, n_cols wide, get the length of columns of `like`; those whose mean square is below
   // 1e-5 are scaled as if it were that.
   virtual void match_length(Buffer x, BufferColumns like, std::uint32_t n_cols) = 0;
-  // Values become what they have above the mean and so many standard deviations of the first
-  // n_cols columns of their row, at least 0.
+  // Gaussian top-k: values become what they have above the mean and so many standard deviations of
+  // the first n_cols columns of their row, at least 0.
   virtual void cut(Buffer x, std::uint32_t n_cols, float deviations) = 0;
   // The rows of an expert: row i of `to` becomes factors[i] times row rows[i] of `from`, and row
   // rows[i] of `to` gains factors[i] times row i of `from`, which is scaled in place. Without

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: MIT
 //
 // Residual streams beside each other, which are mixed before a layer and corrected behind it, and
-// FFNs of which the largest gates alone are kept. Based on: AltUp (Baykal et al., "Alternating
-// updates for efficient transformers", 2023) as Gemma 3n has it.
+// FFNs of which the largest gates alone are kept (Gaussian top-k).
+// Based on: AltUp (Baykal et al., "Alternating updates for efficient transformers", 2023) as Gemma
+// 3n has it.
 //
 // A row is one thread's work and its sums have one order, so that a row's numbers do not depend on
 // the rows beside it.
