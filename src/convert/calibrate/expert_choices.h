@@ -18,7 +18,7 @@ namespace qsf {
 
 class ExpertChoices {
  public:
-  // More tokens than these change the shares by less than texts do.
+  // Bounds the memory of the choices and the time of the replay.
   static constexpr std::uint64_t kMostTokens = 4096;
 
   // For a text of n_tokens rows, of which the first kMostTokens are recorded.
