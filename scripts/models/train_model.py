@@ -118,12 +118,26 @@ class Mixture(nn.Module):
         weights = weights / weights.sum(-1, keepdim=True)
         used = functional.one_hot(chosen, len(self.experts)).sum(1).float()
         self.imbalance = (used.mean(0) * shares.mean(0)).sum() * len(self.experts) / self.n_used
+        combine = self.every_expert if rows.is_cuda else self.chosen_experts
+        return combine(rows, weights, chosen).view(x.shape)
+
+    def chosen_experts(self, rows, weights, chosen):
         out = torch.zeros_like(rows)
         for number, expert in enumerate(self.experts):
             of_rows, rank = torch.where(chosen == number)
             part = expert(rows[of_rows]) * weights[of_rows, rank, None].to(rows.dtype)
             out = out.index_add(0, of_rows, part.to(out.dtype))
-        return out.view(x.shape)
+        return out
+
+    def every_expert(self, rows, weights, chosen):
+        """The same sum as three wide products: more arithmetic, no wait for the GPU's choices."""
+        w1, w3 = (torch.cat([getattr(e, name).weight for e in self.experts]) for name in ("w1", "w3"))
+        w2 = torch.cat([e.w2.weight for e in self.experts], dim=1)
+        inner = functional.silu(functional.linear(rows, w1)) * functional.linear(rows, w3)
+        by_expert = torch.zeros(len(rows), len(self.experts), device=rows.device)
+        by_expert = by_expert.scatter(1, chosen, weights).to(inner.dtype)
+        width = inner.shape[1] // len(self.experts)
+        return functional.linear(inner * by_expert.repeat_interleave(width, dim=1), w2)
 
 
 class Layer(nn.Module):
