@@ -194,6 +194,17 @@ void add_attention_options(OptionParser& parser, AttentionChoice& choice,
       .group(group);
 }
 
+void add_ram_budget_option(OptionParser& parser, std::uint64_t& bytes, const std::string& group) {
+  parser
+      .size_in_mb(
+          "--ram-budget", bytes,
+          "Limit on the memory of the whole process in MB (10^6 bytes), or with a suffix k, "
+          "M or G; weights beyond it are read from the disk in every pass; default: the "
+          "memory that the machine has to spare")
+      .check(check_budget)
+      .group(group);
+}
+
 void add_engine_options(OptionParser& parser, EngineOptions& options, const std::string& group) {
   add_threads_option(parser, options.threads, group);
   parser
@@ -202,14 +213,7 @@ void add_engine_options(OptionParser& parser, EngineOptions& options, const std:
              "at most 4096, less where memory is short, with --rope-reindex at least 65536")
       .integer_in(1, kMaxInt)
       .group(group);
-  parser
-      .size_in_mb(
-          "--ram-budget", options.ram_budget_bytes,
-          "Limit on the memory of the whole process in MB (10^6 bytes), or with a suffix k, "
-          "M or G; weights beyond it are read from the disk in every pass; default: the "
-          "memory that the machine has to spare")
-      .check(check_budget)
-      .group(group);
+  add_ram_budget_option(parser, options.ram_budget_bytes, group);
   add_kv_type_options(parser, options.kv_types, group);
   add_kv_policy_options(parser, options.kv_policy, group);
   parser
@@ -316,6 +320,10 @@ qsf_read_path read_path_of(const std::string& value) {
   return value == "mmap" ? QSF_READ_MMAP : QSF_READ_AUTO;
 }
 
+void set_ram_budget(QSFConfig* config, std::uint64_t bytes) {
+  qsf_config_set_ram_budget(config, static_cast<std::size_t>(bytes / kMegabyte));
+}
+
 void set_kv_types(QSFConfig* config, const KvTypeChoice& choice) {
   qsf_config_set_kv_types(config, kv_type_of(choice.keys()), kv_type_of(choice.values()));
 }
@@ -337,7 +345,7 @@ void set_attention(QSFConfig* config, const AttentionChoice& choice) {
 void set_engine_options(QSFConfig* config, const EngineOptions& options) {
   qsf_config_set_threads(config, options.threads);
   qsf_config_set_max_seq_len(config, options.max_seq_len);
-  qsf_config_set_ram_budget(config, static_cast<std::size_t>(options.ram_budget_bytes / kMegabyte));
+  set_ram_budget(config, options.ram_budget_bytes);
   qsf_config_set_rows_per_pass(config, options.rows_per_pass);
   qsf_config_set_max_sessions(config, options.sequences);
   qsf_config_set_kv_positions(config, options.kv_positions);

@@ -93,6 +93,8 @@ void add_threads_option(OptionParser& parser, int& threads,
                         const std::string& group = kOptionsGroup);
 void add_threads_option(OptionParser& parser, std::uint32_t& threads,
                         const std::string& group = kOptionsGroup);
+void add_ram_budget_option(OptionParser& parser, std::uint64_t& bytes,
+                           const std::string& group = kOptionsGroup);
 void add_exact_option(OptionParser& parser, bool& exact, const std::string& group = kOptionsGroup);
 void add_experts_option(OptionParser& parser, int& experts,
                         const std::string& group = kOptionsGroup);
@@ -124,6 +126,7 @@ std::string check_engine_options(const EngineOptions& options);
 // Hand choices that the options and the checks accept to the library.
 qsf_kv_type kv_type_of(const std::string& value);
 qsf_read_path read_path_of(const std::string& value);
+void set_ram_budget(QSFConfig* config, std::uint64_t bytes);
 void set_kv_types(QSFConfig* config, const KvTypeChoice& choice);
 void set_kv_policy(QSFConfig* config, const KvPolicyChoice& choice);
 void set_attention(QSFConfig* config, const AttentionChoice& choice);

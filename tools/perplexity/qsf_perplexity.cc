@@ -14,6 +14,9 @@
 // With --lines each line of the text is a window of its own. --losses and --kept write files for
 // scripts that go further into the result.
 //
+// With --expert-margin, which concerns generated rows alone, the scored rows are appended one by
+// one as generated rows.
+//
 // Exit code 0 for a result, 1 for a failure, 2 for bad usage.
 
 #include <algorithm>
@@ -61,6 +64,10 @@ struct Options {
   AttentionChoice attention;
   bool exact = false;
   int experts = 0;  // that a row takes; 0: the model's
+  float expert_margin = 0.0F;
+  std::uint64_t ram_budget_bytes = 0;  // 0: the memory that the machine has to spare
+
+  bool generates() const { return expert_margin > 0.0F; }
 };
 
 // A mean and its standard error, of numbers added one by one.
@@ -116,7 +123,9 @@ std::optional<int> parse_options(int argc, const char* const* argv, Options& opt
   OptionParser parser(
       "Measures the perplexity of a model on a text: windows of --context tokens, the second half "
       "of each scored (the protocol of llama.cpp).\nThe last line of standard output is \"PPL = x "
-      "+/- y\", where y is the standard error.");
+      "+/- y\", where y is the standard error.\nWith --expert-margin the scored tokens are "
+      "computed "
+      "one by one, like generated ones.");
   parser.value("MODEL", options.model, "Model file (.qsf)").type_name("").required();
   parser.value("--file", options.file, "Text to measure on; - for standard input")
       .type_name("FILE")
@@ -150,6 +159,8 @@ std::optional<int> parse_options(int argc, const char* const* argv, Options& opt
   add_attention_options(parser, options.attention, kModelGroup);
   add_exact_option(parser, options.exact, kModelGroup);
   add_experts_option(parser, options.experts, kModelGroup);
+  add_expert_margin_option(parser, options.expert_margin, kModelGroup);
+  add_ram_budget_option(parser, options.ram_budget_bytes, kModelGroup);
   if (const auto code = parser.parse(argc, argv)) return code;
   std::string problem = check_attention(options.attention);
   if (problem.empty()) problem = check_kv_policy(options.kv_policy);
@@ -158,23 +169,43 @@ std::optional<int> parse_options(int argc, const char* const* argv, Options& opt
   return kUsage;
 }
 
-qsf_code open_engine(const Options& options, const std::string& model, bool exact, int experts,
-                     const AttentionChoice& attention, const KvPolicyChoice& kv_policy,
-                     EnginePtr& engine, qsf_error& error) {
+EnginePtr open_engine(const std::string& path, QSFConfig* config, qsf_error& error) {
+  qsf_config_set_log_callback(config, print_warning, nullptr);
+  QSFEngine* opened = nullptr;
+  qsf_engine_open(path.c_str(), config, &opened, &error);
+  qsf_config_free(config);
+  return EnginePtr(opened);
+}
+
+QSFConfig* common_config(const Options& options) {
   QSFConfig* config = qsf_config_default();
   qsf_config_set_threads(config, options.threads);
   qsf_config_set_max_seq_len(config, options.context);
   set_kv_types(config, options.kv_types);
-  set_attention(config, attention);
-  set_kv_policy(config, kv_policy);
-  qsf_config_set_exact(config, exact ? 1 : 0);
-  qsf_config_set_experts(config, experts, 0.0F);
-  qsf_config_set_log_callback(config, print_warning, nullptr);
-  QSFEngine* opened = nullptr;
-  const qsf_code code = qsf_engine_open(model.c_str(), config, &opened, &error);
-  engine.reset(opened);
-  qsf_config_free(config);
-  return code;
+  return config;
+}
+
+EnginePtr open_model(const Options& options, qsf_error& error) {
+  QSFConfig* config = common_config(options);
+  set_attention(config, options.attention);
+  set_kv_policy(config, options.kv_policy);
+  qsf_config_set_exact(config, options.exact ? 1 : 0);
+  qsf_config_set_experts(config, options.experts, options.expert_margin);
+  set_ram_budget(config, options.ram_budget_bytes);
+  return open_engine(options.model, config, error);
+}
+
+EnginePtr open_reference(const Options& options, qsf_error& error) {
+  QSFConfig* config = common_config(options);
+  qsf_config_set_exact(config, 1);
+  return open_engine(options.reference, config, error);
+}
+
+qsf_model_info info_of(QSFEngine* engine) {
+  qsf_model_info info = {};
+  info.struct_size = sizeof info;
+  qsf_engine_model_info(engine, &info, nullptr);
+  return info;
 }
 
 qsf_code encode(QSFEngine* engine, std::string_view text, std::vector<int>& tokens,
@@ -193,9 +224,7 @@ qsf_code encode(QSFEngine* engine, std::string_view text, std::vector<int>& toke
 int leading_token(QSFEngine* engine) {
   int token = -1;
   std::size_t n_tokens = 0;
-  qsf_model_info info = {};
-  info.struct_size = sizeof info;
-  qsf_engine_model_info(engine, &info, nullptr);
+  const qsf_model_info info = info_of(engine);
   int tokens[8];
   const qsf_code code =
       qsf_engine_tokenize(engine, "", 0, QSF_TOKENIZE_DEFAULT, tokens, 8, &n_tokens, nullptr);
@@ -246,6 +275,48 @@ qsf_code score_window(QSFEngine* engine, std::span<const int> window, std::vecto
   return code;
 }
 
+qsf_code create_session(QSFEngine* engine, SessionPtr& session, qsf_error& error) {
+  QSFSession* created = nullptr;
+  const qsf_code code = qsf_session_create(engine, &created, &error);
+  session.reset(created);
+  return code;
+}
+
+// Empties the session and computes the rows in front of those that predict scored tokens.
+qsf_code begin_window(QSFSession* session, std::span<const int> window, qsf_error& error) {
+  const std::size_t n = first_scored(window.size()) - 1;
+  const qsf_code code = qsf_session_truncate(session, 0, &error);
+  if (code != QSF_OK || n == 0) return code;
+  return qsf_session_prefill(session, window.data(), n, nullptr, &error);
+}
+
+// Scores windows whose scored tokens are appended one by one.
+class GeneratedScores {
+ public:
+  qsf_code open(QSFEngine* engine, qsf_error& error) {
+    logits_.resize(static_cast<std::size_t>(info_of(engine).n_vocab));
+    return create_session(engine, session_, error);
+  }
+
+  qsf_code score_window(std::span<const int> window, std::vector<double>& losses,
+                        qsf_error& error) {
+    losses.clear();
+    qsf_code code = begin_window(session_.get(), window, error);
+    for (std::size_t i = first_scored(window.size()); i < window.size() && code == QSF_OK; ++i) {
+      code = qsf_session_step(session_.get(), window[i - 1], logits_.data(), &error);
+      if (code != QSF_OK) break;
+      RowLogits row;
+      row.add(0, logits_, static_cast<std::size_t>(window[i]));
+      losses.push_back(-row.target_log_prob());
+    }
+    return code;
+  }
+
+ private:
+  SessionPtr session_;
+  std::vector<float> logits_;
+};
+
 void add_reference_logits(std::size_t row, int first_token, const float* logits,
                           std::size_t n_logits, void* user_data) {
   static_cast<LogitsComparison*>(user_data)->add_reference(
@@ -261,14 +332,15 @@ void add_model_logits(std::size_t row, int first_token, const float* logits, std
 // Runs model and reference over windows, a number of rows in turns.
 class Comparison {
  public:
-  Comparison(std::size_t n_vocab, std::size_t max_rows)
+  // With `generates` the model's rows are appended one by one.
+  Comparison(std::size_t n_vocab, std::size_t max_rows, bool generates)
       : logits_(n_vocab,
-                std::clamp<std::size_t>(kReferenceBytes / (n_vocab * sizeof(float)), 1, max_rows)) {
-  }
+                std::clamp<std::size_t>(kReferenceBytes / (n_vocab * sizeof(float)), 1, max_rows)),
+        generated_(generates ? n_vocab : 0) {}
 
   qsf_code open(QSFEngine* model, QSFEngine* reference, qsf_error& error) {
-    const qsf_code code = create(model, model_, error);
-    return code == QSF_OK ? create(reference, reference_, error) : code;
+    const qsf_code code = create_session(model, model_, error);
+    return code == QSF_OK ? create_session(reference, reference_, error) : code;
   }
 
   // Adds to all but scores.loss.
@@ -278,22 +350,15 @@ class Comparison {
     losses.clear();
     // Row i predicts token i + 1: rows from first - 1 on are scored, and the last token is no row.
     for (QSFSession* session : {model_.get(), reference_.get()}) {
-      qsf_code code = qsf_session_truncate(session, 0, &error);
-      if (code == QSF_OK && first > 1) {
-        code = qsf_session_prefill(session, window.data(), first - 1, nullptr, &error);
-      }
-      if (code != QSF_OK) return code;
+      if (const qsf_code code = begin_window(session, window, error); code != QSF_OK) return code;
     }
     for (std::size_t row = first - 1; row + 1 < window.size();) {
       const std::size_t n = std::min(logits_.max_rows(), window.size() - 1 - row);
       logits_.begin(window.subspan(row + 1, n));
-      const int* const tokens = window.data() + row;
-      qsf_code code = qsf_session_prefill_logits(reference_.get(), tokens, n, add_reference_logits,
-                                                 &logits_, &error);
-      if (code == QSF_OK) {
-        code =
-            qsf_session_prefill_logits(model_.get(), tokens, n, add_model_logits, &logits_, &error);
-      }
+      const std::span<const int> tokens = window.subspan(row, n);
+      qsf_code code = qsf_session_prefill_logits(reference_.get(), tokens.data(), n,
+                                                 add_reference_logits, &logits_, &error);
+      if (code == QSF_OK) code = run_model(tokens, error);
       if (code != QSF_OK) return code;
       for (std::size_t i = 0; i < n; ++i) {
         const RowComparison& compared = logits_.row(i);
@@ -306,11 +371,17 @@ class Comparison {
   }
 
  private:
-  static qsf_code create(QSFEngine* engine, SessionPtr& session, qsf_error& error) {
-    QSFSession* created = nullptr;
-    const qsf_code code = qsf_session_create(engine, &created, &error);
-    session.reset(created);
-    return code;
+  qsf_code run_model(std::span<const int> tokens, qsf_error& error) {
+    if (generated_.empty()) {
+      return qsf_session_prefill_logits(model_.get(), tokens.data(), tokens.size(),
+                                        add_model_logits, &logits_, &error);
+    }
+    for (std::size_t i = 0; i < tokens.size(); ++i) {
+      const qsf_code code = qsf_session_step(model_.get(), tokens[i], generated_.data(), &error);
+      if (code != QSF_OK) return code;
+      logits_.add_model(i, 0, generated_);
+    }
+    return QSF_OK;
   }
   static void add(const RowComparison& row, Scores& scores) {
     scores.reference_loss.add(-row.reference_log_prob);
@@ -319,25 +390,16 @@ class Comparison {
   }
 
   LogitsComparison logits_;
+  std::vector<float> generated_;  // logits of a row appended alone; empty: none is
   SessionPtr model_;
   SessionPtr reference_;
 };
 
-qsf_model_info info_of(QSFEngine* engine) {
-  qsf_model_info info = {};
-  info.struct_size = sizeof info;
-  qsf_engine_model_info(engine, &info, nullptr);
-  return info;
-}
-
 // Computes a window in parts, and writes what is left to see behind each.
 qsf_code record_kept(QSFEngine* engine, const Windows& windows, std::size_t index, std::size_t step,
                      LineFile& file, qsf_error& error, std::string& problem) {
-  QSFSession* created = nullptr;
-  if (const qsf_code code = qsf_session_create(engine, &created, &error); code != QSF_OK) {
-    return code;
-  }
-  const SessionPtr session(created);
+  SessionPtr session;
+  if (const qsf_code code = create_session(engine, session, error); code != QSF_OK) return code;
   const std::span<const int> window = windows.window(index);
   VisiblePositions visible;
   for (std::size_t done = 0; done < window.size() && problem.empty();) {
@@ -361,19 +423,27 @@ qsf_code measure(const Options& options, QSFEngine* engine, QSFEngine* reference
   ProgressLine progress(program_name(), true);
   const std::uint64_t start = now_ns();
   std::optional<Comparison> comparison;
+  std::optional<GeneratedScores> generated;
   qsf_code code = QSF_OK;
   if (reference != nullptr) {
     comparison.emplace(static_cast<std::size_t>(info_of(engine).n_vocab),
-                       windows.longest - first_scored(windows.longest));
+                       windows.longest - first_scored(windows.longest), options.generates());
     code = comparison->open(engine, reference, error);
+  } else if (options.generates()) {
+    code = generated.emplace().open(engine, error);
   }
   const std::size_t step =
       options.attention.is_h2o() ? static_cast<std::size_t>(options.attention.h2o().chunk) : 1024;
   std::vector<double> losses;
   for (std::size_t i = 0; i < windows.count() && code == QSF_OK && problem.empty(); ++i) {
     const std::span<const int> window = windows.window(i);
-    code = comparison ? comparison->score_window(window, losses, scores, error)
-                      : score_window(engine, window, losses, error);
+    if (comparison) {
+      code = comparison->score_window(window, losses, scores, error);
+    } else if (generated) {
+      code = generated->score_window(window, losses, error);
+    } else {
+      code = score_window(engine, window, losses, error);
+    }
     if (code != QSF_OK) break;
     for (const double loss : losses) scores.loss.add(loss);
     if (losses_file.is_open()) {
@@ -502,18 +572,14 @@ int run(const Options& options) {
     return kFailure;
   }
   qsf_error error = {};
-  EnginePtr engine;
+  const EnginePtr engine = open_model(options, error);
+  if (engine == nullptr) return report(error);
   EnginePtr reference;
-  if (open_engine(options, options.model, options.exact, options.experts, options.attention,
-                  options.kv_policy, engine, error) != QSF_OK) {
-    return report(error);
-  }
   Windows windows;
   if (encode_windows(options, engine.get(), *text, windows, error) != QSF_OK) return report(error);
   if (!options.reference.empty()) {
-    if (open_engine(options, options.reference, true, 0, {}, {}, reference, error) != QSF_OK) {
-      return report(error);
-    }
+    reference = open_reference(options, error);
+    if (reference == nullptr) return report(error);
     problem = find_mismatch(options, engine.get(), reference.get(), *text, windows);
     if (!problem.empty()) {
       print_error(program_name(), options.reference + ": " + problem);
