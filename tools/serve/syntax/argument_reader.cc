@@ -141,24 +141,24 @@ ArgumentReader::ArgumentReader(char assign, std::string_view quote,
   }
 }
 
-ArgumentReader::Found ArgumentReader::read(std::string_view text) {
+ArgumentReader::Found ArgumentReader::read(std::string_view text, bool at_end) {
   for (;;) {
     if (state_ != State::kText) {
       while (at_ < text.size() && is_blank_character(text[at_])) ++at_;
       if (at_ == text.size()) return Found::kMore;
     }
-    const Step step = advance(text);
+    const Step step = advance(text, at_end);
     if (step == Step::kMore) return Found::kMore;
     if (step == Step::kBad) return Found::kBad;
     if (open_.empty()) return Found::kEnd;
   }
 }
 
-ArgumentReader::Step ArgumentReader::advance(std::string_view text) {
+ArgumentReader::Step ArgumentReader::advance(std::string_view text, bool at_end) {
   switch (state_) {
     case State::kOpening: return open(text[at_]);
     case State::kKey: return read_key(text);
-    case State::kText: return read_text(text);
+    case State::kText: return read_text(text, at_end);
     case State::kAssign:
       if (text[at_] != assign()) return Step::kBad;
       ++at_;
@@ -265,21 +265,31 @@ bool ArgumentReader::begin_text(std::string_view rest) {
   quote_at_ = std::string_view::npos;
   n_in_row_ = 0;
   escaped_ = false;
+  takes_backslashes_ = false;
   return true;
 }
 
-ArgumentReader::Step ArgumentReader::read_text(std::string_view text) {
+void ArgumentReader::take_backslashes() {
+  takes_backslashes_ = true;
+  search_at_ = at_;
+  quote_at_ = std::string_view::npos;
+  n_in_row_ = 0;
+  escaped_ = false;
+}
+
+ArgumentReader::Step ArgumentReader::read_text(std::string_view text, bool at_end) {
   const char quote = text[at_];
   if (quote != '"' && quote != '\'') return read_marked_text(text);
   const std::string three(3, quote);
   const std::string_view opening = text.substr(at_, 3);
   if (opening.size() < 3 && three.starts_with(opening)) return Step::kMore;
   const std::size_t n_quotes = opening == three ? 3 : 1;
-  search_at_ = std::max(search_at_, at_ + n_quotes);
-  const std::string follows = is_key_ ? std::string(1, assign()) : std::string(",") + open_.back();
+  const std::size_t begin = at_ + n_quotes;
+  search_at_ = std::max(search_at_, begin);
   for (; search_at_ < text.size(); ++search_at_) {
     const char c = text[search_at_];
-    if (c == quote && !escaped_) {
+    if (c == quote && (!escaped_ || takes_backslashes_)) {
+      escaped_ = false;
       if (++n_in_row_ >= n_quotes) quote_at_ = search_at_ + 1 - n_quotes;
       if (n_in_row_ < n_quotes) quote_at_ = std::string_view::npos;
       continue;
@@ -287,21 +297,31 @@ ArgumentReader::Step ArgumentReader::read_text(std::string_view text) {
     n_in_row_ = 0;
     if (quote_at_ != std::string_view::npos) {
       if (is_blank_character(c)) continue;
-      const bool is_outermost = !is_key_ && open_.size() == 1;
-      const MarkerFound ends = follows.find(c) == std::string::npos ? MarkerFound::kNo
-                               : c == ',' && is_outermost
-                                   ? next_argument(text.substr(search_at_ + 1))
-                                   : MarkerFound::kYes;
-      if (ends == MarkerFound::kPart) return Step::kMore;
+      const MarkerFound ends = text_ends(text.substr(search_at_));
+      if (ends == MarkerFound::kPart) break;
       if (ends == MarkerFound::kYes) {
-        const std::size_t begin = at_ + n_quotes;
         return end_text(unescaped(text.substr(begin, quote_at_ - begin)), quote_at_ + n_quotes);
       }
       quote_at_ = std::string_view::npos;
+      if (!takes_backslashes_) {
+        take_backslashes();
+        return Step::kOn;
+      }
     }
     escaped_ = !escaped_ && c == '\\';
   }
-  return Step::kMore;
+  if (!at_end || takes_backslashes_) return Step::kMore;
+  take_backslashes();
+  return Step::kOn;
+}
+
+// Whether what stands behind a quote, from the first character that is not blank, may follow a
+// text.
+MarkerFound ArgumentReader::text_ends(std::string_view behind_quote) const {
+  const char c = behind_quote[0];
+  if (is_key_) return c == assign() ? MarkerFound::kYes : MarkerFound::kNo;
+  if (c == ',' && open_.size() == 1) return next_argument(behind_quote.substr(1));
+  return c == ',' || c == open_.back() ? MarkerFound::kYes : MarkerFound::kNo;
 }
 
 // Whether the text behind a comma is the name of an argument, or the end of all: what stands

@@ -20,8 +20,9 @@ std::string outcome_of(ArgumentReader reader, const std::string& text, bool byte
   ArgumentReader::Found found = ArgumentReader::Found::kMore;
   for (std::size_t n = byte_by_byte ? 1 : text.size();
        n <= text.size() && found == ArgumentReader::Found::kMore; ++n) {
-    found = reader.read(std::string_view(text).substr(0, n));
+    found = reader.read(std::string_view(text).substr(0, n), /*at_end=*/false);
   }
+  if (found == ArgumentReader::Found::kMore) found = reader.read(text, /*at_end=*/true);
   const std::string rest = text.substr(reader.n_bytes());
   switch (found) {
     case ArgumentReader::Found::kMore: return "more";
@@ -80,8 +81,48 @@ TEST(ArgumentReaderTest, TextsAndTheirEscapes) {
   EXPECT_EQ(python("(a='''x')"), "more");
   // Backslashes that are not meant as escapes.
   EXPECT_EQ(python(R"((a='C:\new', b='C:\Windows'))"), R"({"a": "C:\new", "b": "C:\\Windows"})");
-  EXPECT_EQ(python(R"((a='C:\'))"), "more");
   EXPECT_EQ(python("(a='\xFF')"), "{\"a\": \"\xEF\xBF\xBD\"}");
+}
+
+// A quote behind a backslash ends a text that would not end otherwise.
+TEST(ArgumentReaderTest, BackslashesBeforeTheLastQuote) {
+  EXPECT_EQ(python(R"((a="C:\\"))"), R"({"a": "C:\\"})");
+  EXPECT_EQ(python(R"((a="C:\\", b='D:\\'), "x")"), R"({"a": "C:\\", "b": "D:\\"}, "x")");
+  EXPECT_EQ(python(R"((a="say \"no\"", b='it\'s'))"), R"({"a": "say \"no\"", "b": "it's"})");
+  EXPECT_EQ(python(R"((a='C:\'))"), R"({"a": "C:\\"})");
+  EXPECT_EQ(python(R"((a='''C:\'''))"), R"({"a": "C:\\"})");
+  EXPECT_EQ(python(R"((a="C:\", b="x"))"), R"({"a": "C:\\", "b": "x"})");
+  EXPECT_EQ(python(R"((a="C:\"), f(a="D:\"))"), R"({"a": "C:\\"}, f(a="D:\"))");
+  EXPECT_EQ(python(R"((a=['C:\', 'x'], b={'k\': 'D:\'}))"),
+            R"({"a": ["C:\\", "x"], "b": {"k\\": "D:\\"}})");
+  EXPECT_EQ(python(R"((a='\'x\', y', b="it\'s" ))"), R"({"a": "'x', y", "b": "it's"})");
+  EXPECT_EQ(python(R"((a='C:\)"), "more");
+}
+
+// Texts as Python and JSON write them come back, whatever marks they hold.
+TEST(ArgumentReaderTest, WrittenTextsComeBack) {
+  const std::vector<std::string> pieces = {"]",  ")",  "}", "[", "(",  "{",  ",",  "=",  ":",  "'",
+                                           "\"", "\\", " ", "a", "b=", "f(", "),", "')", "\n", "x"};
+  std::mt19937 random(41);
+  const auto written = [](const std::string& text, char quote) {
+    std::string out(1, quote);
+    for (const char c : text) {
+      if (c == quote || c == '\\') out += '\\';
+      out += c == '\n' ? "\\n" : std::string(1, c);
+    }
+    return out + quote;
+  };
+  for (int round = 0; round < 4000; ++round) {
+    std::vector<std::string> texts(3);
+    for (std::string& text : texts) {
+      for (std::size_t n = random() % 8; n > 0; --n) text += pieces[random() % pieces.size()];
+    }
+    const auto quote = [&] { return random() % 2 == 0 ? '"' : '\''; };
+    ASSERT_EQ(python("(a=" + written(texts[0], quote()) + ", b=[" + written(texts[1], quote()) +
+                     "], c={'k': " + written(texts[2], quote()) + "})]"),
+              "{\"a\": " + json_quoted(texts[0]) + ", \"b\": [" + json_quoted(texts[1]) +
+                  "], \"c\": {\"k\": " + json_quoted(texts[2]) + "}}]");
+  }
 }
 
 // Templates write texts between quotes as they are.
