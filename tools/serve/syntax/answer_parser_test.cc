@@ -386,6 +386,16 @@ const std::vector<Answer> kAnswers = {
     {"function-gemma",
      "<start_function_call>call:weather{city:<escape>Rome<escape>}<end_function_call>",
      {"call weather {\"city\": \"Rome\"}"}},
+    {"gemma4",
+     "<|tool_call>call:weather{city:true,code:007,days:3,hourly:True,maybe:None,any:null,places:[1]"
+     "}"
+     "<tool_call|>",
+     {"call weather {\"city\": \"true\", \"code\": \"007\", \"days\": 3, \"hourly\": true, "
+      "\"maybe\": null, \"any\": null, \"places\": [\"1\"]}"}},
+    {"function-gemma",
+     "<start_function_call>call:weather{hourly:false,city:<escape>false<escape>}"
+     "<end_function_call>",
+     {"call weather {\"hourly\": false, \"city\": \"false\"}"}},
     // Command R7B
     {"command-r7b",
      "<|START_THINKING|>I look.<|END_THINKING|><|START_ACTION|>[\n    {\"tool_call_id\": \"0\", "

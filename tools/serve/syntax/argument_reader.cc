@@ -6,6 +6,7 @@
 #include <cstdint>
 
 #include "tools/serve/syntax/json_text.h"
+#include "tools/serve/syntax/tool_schema.h"
 
 namespace qsf_tools {
 
@@ -132,8 +133,8 @@ std::string json_word(std::string_view word) {
 }  // namespace
 
 ArgumentReader::ArgumentReader(char assign, std::string_view quote,
-                               const std::vector<std::string>& names)
-    : assign_(assign), quote_(quote) {
+                               const std::vector<std::string>& names, std::string_view schema)
+    : assign_(assign), quote_(quote), schema_(schema) {
   for (const std::string& name : names) {
     const bool is_special = name.empty() || name.size() > kMaxKeyBytes ||
                             name.find_first_of(kMarks) != std::string::npos;
@@ -173,6 +174,9 @@ ArgumentReader::Step ArgumentReader::advance(std::string_view text, bool at_end)
 ArgumentReader::Step ArgumentReader::open(char bracket) {
   if (open_.size() == kMaxOpenBrackets) return Step::kBad;
   const bool is_list = bracket == '[';
+  const std::string_view own = open_.empty() ? schema_ : value_schema();
+  const std::string_view known = resolved_schema(own, schema_);
+  schemas_.push_back(is_list ? resolved_schema(json_member(known, "items"), schema_) : known);
   open_ += is_list ? ']' : bracket == '(' ? ')' : '}';
   json_ += is_list ? '[' : '{';
   is_first_ = true;
@@ -211,6 +215,8 @@ ArgumentReader::Step ArgumentReader::add_name(std::string_view name, std::size_t
   if (open_.size() == 1 && !names_.emplace(name).second) return Step::kBad;
   separate();
   json_ += json_quoted(name) + ": ";
+  member_schema_ = json_member(json_member(schemas_.back(), "properties"), name);
+  member_schema_ = resolved_schema(member_schema_, schema_);
   at_ = end;
   state_ = State::kAssign;
   return Step::kOn;
@@ -247,13 +253,26 @@ ArgumentReader::Step ArgumentReader::read_word(std::string_view text) {
   const std::size_t end = text.find_first_not_of(kWordCharacters);
   if (end == std::string_view::npos && text.size() <= kMaxWordBytes) return Step::kMore;
   if (end == std::string_view::npos || end > kMaxWordBytes || end == 0) return Step::kBad;
-  const std::string json = json_word(text.substr(0, end));
+  const std::string_view word = text.substr(0, end);
+  std::string json = json_word(word);
+  if (stays_text(word, json)) json = json_quoted(word);
   if (json.empty()) return Step::kBad;
   if (in_list()) separate();
   json_ += json;
   at_ += end;
   state_ = State::kNext;
   return Step::kOn;
+}
+
+// Whether the schema wants a text, where `json` is no text. Dates begin as numbers do.
+bool ArgumentReader::stays_text(std::string_view word, std::string_view json) const {
+  const std::string_view schema = value_schema();
+  const std::string_view types = json_member(schema, "type");
+  if (!names_type(types, "string")) return false;
+  if (json.empty())
+    return std::string_view("0123456789+-.").find(word[0]) != std::string_view::npos;
+  const bool is_null = json == "null" && json_member(schema, "nullable") == "true";
+  return !is_null && !names_type(types, json_kind(json));
 }
 
 // Begins a text where one of its quotes stands.
@@ -367,6 +386,7 @@ ArgumentReader::Step ArgumentReader::read_next(char c) {
   } else if (c == open_.back()) {
     json_ += in_list() ? ']' : '}';
     open_.pop_back();
+    schemas_.pop_back();
     is_first_ = false;
     state_ = State::kNext;
   } else {

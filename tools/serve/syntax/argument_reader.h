@@ -37,8 +37,11 @@ class ArgumentReader {
   enum class Found : unsigned char { kMore, kEnd, kBad };
 
   // `assign` stands between a name and its value. `quote`, which outlives this, is around texts
-  // beside Python's quotes; or empty. `names` are those of the parameters: any bytes.
-  ArgumentReader(char assign, std::string_view quote, const std::vector<std::string>& names = {});
+  // beside Python's quotes; or empty. `names` are those of the parameters: any bytes. By `schema`,
+  // the text of a JSON Schema that outlives this, or empty, words and numbers without quotes are
+  // texts where it wants these.
+  ArgumentReader(char assign, std::string_view quote, const std::vector<std::string>& names = {},
+                 std::string_view schema = {});
 
   // Takes the text from the opening bracket on, longer with each call, of which only what is new is
   // looked at; `at_end`: no more will come. kBad: such arguments are not read, or nest deeper than
@@ -66,20 +69,26 @@ class ArgumentReader {
   Step add_name(std::string_view name, std::size_t end);
   MarkerFound next_argument(std::string_view text) const;
   Step read_word(std::string_view text);
+  bool stays_text(std::string_view word, std::string_view json) const;
   Step read_next(char c);
   bool begin_text(std::string_view rest);
   Step end_text(std::string text, std::size_t end);
   void separate();
   bool in_list() const { return open_.back() == ']'; }
+  // Of the value that is next.
+  std::string_view value_schema() const { return in_list() ? schemas_.back() : member_schema_; }
   // Between a key and its value.
   char assign() const { return open_.size() == 1 ? assign_ : ':'; }
 
   char assign_;
   std::string_view quote_;
   std::vector<std::string> special_names_;  // that hold marks; with the mark that ends them
+  std::string_view schema_;
   State state_ = State::kOpening;
   std::size_t at_ = 0;                        // read so far
   std::string open_;                          // the closing brackets that are due
+  std::vector<std::string_view> schemas_;     // of what these close; of lists, of their elements
+  std::string_view member_schema_;            // of the last name
   bool is_first_ = true;                      // in the innermost brackets
   std::set<std::string, std::less<>> names_;  // of the arguments so far
   // Of the text that is read:

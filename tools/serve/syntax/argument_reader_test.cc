@@ -201,6 +201,32 @@ TEST(ArgumentReaderTest, ArgumentsOfGemma) {
   EXPECT_EQ(gemma(R"({a:<|"|>x)"), "more");
 }
 
+// Words and numbers are values, unless the schema wants a text.
+TEST(ArgumentReaderTest, WordsOfGemmaFollowTheSchema) {
+  const std::string schema = R"({"properties": {"s": {"type": "string"}, "b": {"type": "boolean"},
+      "n": {"type": ["string", "null"]}, "i": {"type": ["integer", "string"]}, "any": {},
+      "o": {"type": "string", "nullable": true}, "l": {"type": "array", "items": {"$ref": "#/$defs/t"}},
+      "d": {"$ref": "#/$defs/d"}}, "$defs": {"t": {"type": "string"},
+      "d": {"type": "object", "properties": {"s": {"type": "string"}, "x": {"type": "number"}}}}})";
+  const auto read = [&](const std::string& text) {
+    return read_with(ArgumentReader(':', "<|\"|>", {}, schema), text);
+  };
+  EXPECT_EQ(read("{b:true,any:false,n:null,i:12}"),
+            R"({"b": true, "any": false, "n": null, "i": 12})");
+  EXPECT_EQ(read("{b:True,any:None,o:None,n:False}"),
+            R"({"b": true, "any": null, "o": null, "n": "False"})");
+  EXPECT_EQ(read("{s:true,o:12,n:-1.5}"), R"({"s": "true", "o": "12", "n": "-1.5"})");
+  EXPECT_EQ(read("{s:None,i:null}"), R"({"s": "None", "i": "null"})");
+  EXPECT_EQ(read("{s:007,n:2024-01-05,i:1.2.3}"),
+            R"({"s": "007", "n": "2024-01-05", "i": "1.2.3"})");
+  EXPECT_EQ(read("{s:<|\"|>true<|\"|>,any:<|\"|>1<|\"|>}"), R"({"s": "true", "any": "1"})");
+  EXPECT_EQ(read("{l:[1,true,<|\"|>x<|\"|>],d:{s:1,x:2,y:3},b:false}"),
+            R"({"l": ["1", "true", "x"], "d": {"s": "1", "x": 2, "y": 3}, "b": false})");
+  EXPECT_EQ(read("{l:[[1]],any:[1,{s:2}]}"), R"({"l": [[1]], "any": [1, {"s": 2}]})");
+  EXPECT_EQ(read("{s:Rome}"), "bad Rome}");
+  EXPECT_EQ(read("{any:007}"), "bad 007}");
+}
+
 TEST(ArgumentReaderTest, NamesWithMarks) {
   const std::vector<std::string> names = {"a", "a[b]", "a[b", "a:b", "x=", "", "'q'", ")"};
   const auto read = [&](char assign, const std::string& text) {

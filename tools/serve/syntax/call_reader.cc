@@ -30,30 +30,8 @@ std::string_view bare_name(const ChatSyntax& syntax, std::string_view text) {
   return trim(text);
 }
 
-std::string_view json_kind(std::string_view value) {
-  switch (value.front()) {
-    case '{': return "object";
-    case '[': return "array";
-    case '"': return "string";
-    case 't':
-    case 'f': return "boolean";
-    case 'n': return "null";
-    default: return "number";
-  }
-}
-
 bool writes_literals(CallForm form) {
   return form == CallForm::kPython || form == CallForm::kBarePython || form == CallForm::kBraced;
-}
-
-// Whether a schema names a type; also "number" where it says "integer".
-bool names_type(std::string_view types, std::string_view type) {
-  const auto is_type = [&](std::string_view value) {
-    const std::string name = json_string(value).value_or("");
-    return name == type || (type == "number" && name == "integer");
-  };
-  const std::vector<std::string_view> list = json_elements(types);
-  return is_type(types) || std::any_of(list.begin(), list.end(), is_type);
 }
 
 }  // namespace
@@ -216,7 +194,8 @@ CallReader::Step CallReader::read_function(std::string_view text) {
   std::vector<std::string> names;
   ToolSchema schema(found->parameters);
   for (JsonMemberText& each : schema.properties) names.push_back(std::move(each.name));
-  argument_reader_.emplace(is_braced ? ':' : '=', syntax_->quote, names);
+  argument_reader_.emplace(is_braced ? ':' : '=', syntax_->quote, names,
+                           is_braced ? std::string_view(found->parameters) : std::string_view());
   stage_ = Stage::kArguments;
   return Step::kOn;
 }

@@ -110,6 +110,18 @@ std::optional<std::string> json_string(std::string_view value) {
   return *json.get_ptr<const std::string*>();
 }
 
+std::string_view json_kind(std::string_view value) {
+  switch (value.front()) {
+    case '{': return "object";
+    case '[': return "array";
+    case '"': return "string";
+    case 't':
+    case 'f': return "boolean";
+    case 'n': return "null";
+    default: return "number";
+  }
+}
+
 std::string json_quoted(std::string_view text) {
   return nlohmann::json(text).dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
 }

@@ -50,6 +50,8 @@ std::string_view json_member(std::string_view object, std::string_view name);
 std::vector<std::string_view> json_elements(std::string_view array);
 // Returns what a JSON string says; nothing for another value.
 std::optional<std::string> json_string(std::string_view value);
+// Returns the name of a value's type, as a schema has it, of which an integer is a number.
+std::string_view json_kind(std::string_view value);
 
 // Returns text as a JSON string. Invalid UTF-8 becomes U+FFFD.
 std::string json_quoted(std::string_view text);

@@ -2,6 +2,7 @@
 
 #include "tools/serve/syntax/tool_schema.h"
 
+#include <algorithm>
 #include <optional>
 
 namespace qsf_tools {
@@ -29,15 +30,28 @@ std::string_view part_of(std::string_view schema, std::string_view path) {
 }  // namespace
 
 std::string_view resolved_schema(std::string_view schema) {
+  return resolved_schema(schema, schema);
+}
+
+std::string_view resolved_schema(std::string_view schema, std::string_view whole) {
   std::string_view part = schema;
   for (int i = 0; i < kMaxReferences; ++i) {
     const std::optional<std::string> path = json_string(json_member(part, "$ref"));
     if (!path || !json_member(part, "properties").empty()) break;
-    const std::string_view target = part_of(schema, *path);
+    const std::string_view target = part_of(whole, *path);
     if (!target.starts_with('{')) break;
     part = target;
   }
   return part;
+}
+
+bool names_type(std::string_view types, std::string_view type) {
+  const auto is_type = [&](std::string_view value) {
+    const std::string name = json_string(value).value_or("");
+    return name == type || (type == "number" && name == "integer");
+  };
+  const std::vector<std::string_view> list = json_elements(types);
+  return is_type(types) || std::any_of(list.begin(), list.end(), is_type);
 }
 
 ToolSchema::ToolSchema(std::string_view schema) {

@@ -20,6 +20,11 @@ namespace qsf_tools {
 
 // Returns what a schema without properties refers to (`$ref` of the whole); or the schema.
 std::string_view resolved_schema(std::string_view schema);
+// The same for a schema within `whole`, to which its references point.
+std::string_view resolved_schema(std::string_view schema, std::string_view whole);
+
+// Whether `types`, the value of a schema's "type", names a type of json_kind().
+bool names_type(std::string_view types, std::string_view type);
 
 struct ToolSchema {
   // Keeps views of the text, which is empty (no parameters) or a JSON object.
