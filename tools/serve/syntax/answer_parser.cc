@@ -216,9 +216,8 @@ class MarkerParser {
   // Whether a call begins with this text, at a place where one without a marker may.
   MarkerFound call_starts(std::string_view text, bool at_end) const {
     if (tools_->empty()) return MarkerFound::kNo;
-    const std::string_view bare = bare_begin(syntax_->form);
-    if (!bare.empty() && text.starts_with(bare)) return MarkerFound::kYes;
-    return marker_at_start(text, call_markers_, at_end);
+    return std::max(bare_call_starts(*syntax_, *tools_, text, at_end),
+                    marker_at_start(text, call_markers_, at_end));
   }
 
   void begin_call(std::size_t at) {

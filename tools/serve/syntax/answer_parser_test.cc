@@ -234,6 +234,20 @@ const std::vector<Answer> kAnswers = {
     {"glm",
      "<tool_call>weather<arg_key>days</arg_key>2</tool_call>",
      {"text <tool_call>weather<arg_key>days</arg_key>2</tool_call>"}},
+    // GLM 4
+    {"glm4", "\nweather\n{\"city\": \"Rome\"}", {"call weather {\"city\": \"Rome\"}"}},
+    {"glm4",
+     "<think>Hm</think>now\n{}<|assistant|>weather\n{\"days\": 2}\nnow\n{}",
+     {"think Hm", "call now {}", "call weather {\"days\": 2}", "call now {}"}},
+    {"glm4", "I look.<|assistant|>now\n {}", {"text I look.", "call now {}"}},
+    {"glm4", "now\n{} Ok", {"call now {}", "text Ok"}},
+    {"glm4", "now", {"text now"}},
+    {"glm4", "now\n", {"text now\n"}},
+    {"glm4", "nowhere\n{}", {"text nowhere\n{}"}},
+    {"glm4", "now\nthat", {"text now\nthat"}},
+    {"glm4", "now {}", {"text now {}"}},
+    {"glm4", "other\n{}", {"text other\n{}"}},
+    {"glm4", "now\n{}", {"text now\n{}"}, false, ToolChoice::kNone},
     // Llama 3
     {"llama3",
      "{\"name\": \"weather\", \"parameters\": {\"city\": \"Rome\"}}",
@@ -396,6 +410,21 @@ const std::vector<Answer> kAnswers = {
      "<start_function_call>call:weather{hourly:false,city:<escape>false<escape>}"
      "<end_function_call>",
      {"call weather {\"hourly\": false, \"city\": \"false\"}"}},
+    // Command R
+    {"command-r",
+     "Action: ```json\n[\n    {\n        \"tool_name\": \"weather\",\n        \"parameters\": {\n"
+     "            \"city\": \"```\"\n        }\n    },\n    {\"tool_name\": \"now\", "
+     "\"parameters\": {}}\n]\n```",
+     {"call weather {\n            \"city\": \"```\"\n        }", "call now {}"}},
+    {"command-r",
+     "I look. Action:```json [{\"tool_name\": \"now\", \"parameters\": {}}]``` Ok",
+     {"text I look. ", "call now {}", "text Ok"}},
+    {"command-r", "Action:[{\"tool_name\": \"now\"}]", {"call now {}"}},
+    {"command-r", "Action: run ```json", {"text Action: run ```json"}},
+    {"command-r", "```json\n[1]\n```", {"text ```json\n[1]\n```"}},
+    {"command-r",
+     "Action: ```json\n[{\"tool_name\": \"directly_answer\", \"parameters\": {}}]\n```",
+     {"text Action: ```json\n[{\"tool_name\": \"directly_answer\", \"parameters\": {}}]\n```"}},
     // Command R7B
     {"command-r7b",
      "<|START_THINKING|>I look.<|END_THINKING|><|START_ACTION|>[\n    {\"tool_call_id\": \"0\", "
@@ -420,6 +449,14 @@ const std::vector<Answer> kAnswers = {
       "<|END_ACTION|>"}},
     {"hermes", "<|START_RESPONSE|>a", {"text <|START_RESPONSE|>a"}},
     // Phi-4-mini
+    {"functools",
+     "functools[{\"name\": \"weather\", \"arguments\": {\"days\": 1}}, {\"name\": \"now\", "
+     "\"arguments\": {}}]",
+     {"call weather {\"days\": 1}", "call now {}"}},
+    {"functools", " functools[{\"name\": \"now\"}] ", {"call now {}"}},
+    {"functools",
+     "Write import functools, then functools[0] or functools",
+     {"text Write import functools, then functools[0] or functools"}},
     {"phi4-mini",
      "<|tool_call|>[{\"name\": \"now\", \"arguments\": {}}]<|/tool_call|>",
      {"call now {}"}},
@@ -446,6 +483,10 @@ const std::vector<Answer> kAnswers = {
      "begin|>{}"
      "<|tool_call_end|><|tool_calls_section_end|>",
      {"think x", "call now {}"}},
+    {"kimi",
+     "<|tool_call_begin|>functions.weather:12<|tool_call_argument_begin|>{}<|tool_call_end|>"
+     "<|tool_call_begin|>now:3<|tool_call_argument_begin|>{}",
+     {"call weather {}", "call now {}"}},
     {"kimi", "<|tool_calls_section_begin|>none", {"text <|tool_calls_section_begin|>none"}},
     // DeepSeek
     {"deepseek-r1",

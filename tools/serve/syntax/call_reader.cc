@@ -46,6 +46,25 @@ std::vector<std::string_view> call_markers(const ChatSyntax& syntax) {
   return markers;
 }
 
+MarkerFound bare_call_starts(const ChatSyntax& syntax, const std::vector<ToolDefinition>& tools,
+                             std::string_view text, bool at_end) {
+  if (syntax.form != CallForm::kBareNamed) {
+    const std::string_view bare = bare_begin(syntax.form);
+    return !bare.empty() && text.starts_with(bare) ? MarkerFound::kYes : MarkerFound::kNo;
+  }
+  MarkerFound best = MarkerFound::kNo;
+  for (const ToolDefinition& each : tools) {
+    const std::string_view name = std::string_view(each.name).substr(0, text.size());
+    if (!text.starts_with(name)) continue;
+    const bool is_whole = name.size() == each.name.size();
+    best = std::max(best, is_whole
+                              ? marker_at_start(text.substr(name.size()), syntax.separator, at_end)
+                          : at_end ? MarkerFound::kNo
+                                   : MarkerFound::kPart);
+  }
+  return best;
+}
+
 std::string tagged_value(std::string_view text, std::string_view schema) {
   const std::string_view types = json_member(schema, "type");
   const bool any = types.empty();  // also where a parameter is not described
@@ -129,7 +148,15 @@ CallReader::Step CallReader::read_opening(std::string_view text, bool at_end) {
   if (!begun_ && take(syntax_->begin)) {
     begun_ = true;
     const bool has_name_next = tagged && syntax_->name_begin.empty();
-    if (syntax_->form == CallForm::kNamed || has_name_next) stage_ = Stage::kName;
+    const bool has_name =
+        syntax_->form == CallForm::kNamed || syntax_->form == CallForm::kBareNamed;
+    if (has_name || has_name_next) stage_ = Stage::kName;
+    return Step::kOn;
+  }
+  if (begun_ && take(syntax_->before_array)) return Step::kOn;
+  if (bare_call_starts(*syntax_, *tools_, rest, at_end) == MarkerFound::kYes &&
+      syntax_->form == CallForm::kBareNamed) {
+    stage_ = Stage::kName;
     return Step::kOn;
   }
   if (tagged && take(syntax_->name_begin)) {
@@ -259,6 +286,9 @@ CallReader::Step CallReader::read_name(std::string_view text) {
   };
   if (syntax_->form == CallForm::kNamed) {
     seek(trim(syntax_->separator), true);
+  } else if (syntax_->form == CallForm::kBareNamed) {
+    rest = skip_blanks(text);
+    seek(syntax_->separator, true);
   } else if (!syntax_->name_end.empty()) {
     seek(syntax_->name_end, true);
   } else {
@@ -273,7 +303,7 @@ CallReader::Step CallReader::read_name(std::string_view text) {
   if (end == std::string_view::npos || end > kMaxNameBytes) return Step::kText;
   name_ = bare_name(*syntax_, rest.substr(0, end));
   at_ = text.size() - rest.size() + end + n_marker;
-  stage_ = syntax_->form == CallForm::kNamed ? Stage::kBeforeJson : Stage::kTag;
+  stage_ = syntax_->form == CallForm::kTagged ? Stage::kTag : Stage::kBeforeJson;
   return Step::kOn;
 }
 

@@ -91,6 +91,10 @@ class CallReader {
   std::vector<ToolCall> calls_;
 };
 
+// Whether a call without a marker begins with this text.
+MarkerFound bare_call_starts(const ChatSyntax& syntax, const std::vector<ToolDefinition>& tools,
+                             std::string_view text, bool at_end);
+
 // Returns the markers that a call may begin with.
 std::vector<std::string_view> call_markers(const ChatSyntax& syntax);
 

@@ -11,6 +11,8 @@ namespace {
 // DeepSeek's markers have U+FF5C for bars and U+2581 for blanks.
 #define QSF_BAR "\xEF\xBD\x9C"
 #define QSF_BLANK "\xE2\x96\x81"
+// The heading of GLM's tools, in Chinese.
+#define QSF_AVAILABLE_TOOLS "\xE5\x8F\xAF\xE7\x94\xA8\xE5\xB7\xA5\xE5\x85\xB7"
 
 // Rows whose evidence is part of another row's evidence come after that row.
 constexpr ChatSyntax kSyntaxes[] = {
@@ -43,6 +45,13 @@ constexpr ChatSyntax kSyntaxes[] = {
      .body_end = "</function>",
      .lines = true,
      .between = "\n"},
+    // GLM 4 until 4.5
+    {.name = "glm4",
+     .evidence = {"[gMASK]<sop>", QSF_AVAILABLE_TOOLS},
+     .form = CallForm::kBareNamed,
+     .begin = "<|assistant|>",
+     .separator = "\n",
+     .between = "<|assistant|>"},
     {.name = "kimi",
      .evidence = {"<|tool_calls_section_begin|>", "<|tool_call_argument_begin|>"},
      .form = CallForm::kNamed,
@@ -102,6 +111,19 @@ constexpr ChatSyntax kSyntaxes[] = {
      .list_begin = "[\n    ",
      .list_end = "\n]",
      .between = ",\n    "},
+    // Command R, Command R+ and Aya Expanse, asked for actions
+    {.name = "command-r",
+     .evidence = {"<|CHATBOT_TOKEN|>", "Action:"},
+     .form = CallForm::kArray,
+     .begin = "Action:",
+     .end = "```",
+     .begins_with_word = true,
+     .before_array = "```json",
+     .name_key = "tool_name",
+     .arguments_key = "parameters",
+     .list_begin = " ```json\n[\n    ",
+     .list_end = "\n]",
+     .between = ",\n    "},
     // Mistral Small 3.2, Devstral, Magistral, Ministral 3
     {.name = "mistral-args",
      .evidence = {"[TOOL_CALLS]", "[ARGS]"},
@@ -113,6 +135,15 @@ constexpr ChatSyntax kSyntaxes[] = {
      .evidence = {"[TOOL_CALLS]"},
      .form = CallForm::kArray,
      .begin = "[TOOL_CALLS]",
+     .list_begin = "[",
+     .list_end = "]",
+     .between = ", "},
+    // Phi-4-mini, asked for this marker; Firefunction 2
+    {.name = "functools",
+     .evidence = {"functools["},
+     .form = CallForm::kArray,
+     .begin = "functools",
+     .begins_with_word = true,
      .list_begin = "[",
      .list_end = "]",
      .between = ", "},
@@ -191,6 +222,7 @@ constexpr ChatSyntax kSyntaxes[] = {
 };
 #undef QSF_BAR
 #undef QSF_BLANK
+#undef QSF_AVAILABLE_TOOLS
 
 constexpr ReasoningMarkers kReasoningMarkers[] = {
     {"<think>", "</think>"},

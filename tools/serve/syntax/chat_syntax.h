@@ -71,9 +71,10 @@ inline constexpr std::size_t kMaxToolGrammarBytes = 256 << 10;
 
 // Returns the grammar that an answer has to follow: of one or more calls where a call is required,
 // of what follows the first marker of a call where the model may choose. Nothing where no tool may
-// be called, and where the model may choose and its calls have no marker (Llama 3 and 4). `prompt`
-// may end inside of reasoning, which a required call then waits for. Of a grammar with more than
-// kMaxToolGrammarBytes only a part is written, which has more than these, too.
+// be called, and where the model may choose and its calls have no marker (Llama 3 and 4, GLM 4), or
+// one that other texts have, too. `prompt` may end inside of reasoning, which a required call then
+// waits for. Of a grammar with more than kMaxToolGrammarBytes only a part is written, which has
+// more than these, too.
 //
 // Where a syntax writes texts bare, between tags, of a text's schema its `enum` alone holds.
 // Requires  `parameters` of each tool is empty or the text of a JSON object

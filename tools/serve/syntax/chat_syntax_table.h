@@ -21,19 +21,24 @@ enum class CallForm : std::uint8_t {
   kNamed,       // NAME separator {...}
   kTagged,      // NAME, then each argument between tags of its own
   kBareJson,    // as kJson, without markers, as the whole answer
+  kBareNamed,   // NAME separator {...}, without markers, as the whole answer
   kChannels,    // messages in channels; arguments are the message to a function
   kPython,      // NAME(KEY=VALUE, ...), or a list of these
   kBarePython,  // a list of these, without markers, as the whole answer
   kBraced,      // NAME{KEY:VALUE,...}, texts between markers
 };
 
-// What calls without a marker begin with; empty: they have one.
+// What calls without a marker begin with; empty: with a name, or they have one.
 constexpr std::string_view bare_begin(CallForm form) noexcept {
   switch (form) {
     case CallForm::kBareJson: return "{";
     case CallForm::kBarePython: return "[";
     default: return {};
   }
+}
+
+constexpr bool is_bare(CallForm form) noexcept {
+  return form == CallForm::kBareNamed || !bare_begin(form).empty();
 }
 
 // A call is begin, body, end. Blanks may stand between these; where a marker of the table has
@@ -50,13 +55,19 @@ struct ChatSyntax {
   std::string_view begin = {};
   std::string_view end = {};  // empty: a call ends with its JSON
 
+  // The first marker is a word that other texts have, too.
+  bool begins_with_word = false;
+
+  // kArray: between the first marker and the array; or empty. It may be missing.
+  std::string_view before_array = {};
+
   // Of objects; the id of a call, which precedes its name, is a number in a text.
   std::string_view id_key = {};
   std::string_view name_key = "name";
   std::string_view arguments_key = "arguments";
 
-  // kNamed, kBraced: what precedes the name and separates it from the arguments, and what follows
-  // these.
+  // kNamed, kBareNamed, kBraced: what precedes the name and separates it from the arguments, and
+  // what follows these.
   std::string_view before_name = {};
   std::string_view separator = {};
   std::string_view after_arguments = {};

@@ -87,6 +87,9 @@ TEST(ChatSyntaxTest, TemplatesWithMarkersOfTheirOwn) {
   EXPECT_EQ(name_of("'<|tool|>' '<|/tool|>' '<|tool_call|>{\"name\"'"), "phi4-mini");
   EXPECT_EQ(name_of("'<|tool|>' + message['tools'] + '<|/tool|>'"), "hermes");
   EXPECT_EQ(name_of("'<AVAILABLE_TOOLS>[' '<TOOLCALL>['"), "nemotron");
+  EXPECT_EQ(name_of("'a single JSON list formatted as functools[{\"name\": '"), "functools");
+  EXPECT_EQ(name_of("[gMASK]<sop># \xE5\x8F\xAF\xE7\x94\xA8\xE5\xB7\xA5\xE5\x85\xB7"), "glm4");
+  EXPECT_EQ(name_of("'<|SYSTEM_TOKEN|>Write \\'Action:\\' ' '<|CHATBOT_TOKEN|>'"), "command-r");
 }
 
 TEST(ChatSyntaxTest, UnknownTemplatesAreHermes) {

@@ -99,6 +99,16 @@ std::vector<Family> families() {
                                 "{\"tool_call_id\": \"{{ loop.index0 }}\", " +
                                     json_call("tool_name", "parameters").substr(1),
                                 ",\n    ", "\n]<|END_ACTION|>")});
+  all.push_back({"Command R", "command-r",
+                 short_template("<|CHATBOT_TOKEN|>", "Action:\n```json\n[\n    ",
+                                json_call("tool_name", "parameters"), ",\n    ", "\n]```")});
+  all.push_back(
+      {"GLM 4 0414", "glm4",
+       short_template("[gMASK]<sop># \xE5\x8F\xAF\xE7\x94\xA8\xE5\xB7\xA5\xE5\x85\xB7", "",
+                      "{{ f.name }}\n{{ f.arguments | tojson }}", "<|assistant|>", "")});
+  all.push_back(
+      {"Phi-4-mini, asked for functools", "functools",
+       short_template("functools[", "functools[", json_call("name", "arguments"), ", ", "]")});
   all.push_back({"Phi-4-mini", "phi4-mini",
                  short_template("<|tool|><|/tool|>", "",
                                 "<|tool_call|>" + json_call("name", "arguments") + "<|/tool_call|>",

@@ -114,6 +114,8 @@ class GrammarWriter {
       case CallForm::kArray:
       case CallForm::kPython: return (has_marker ? begin + " " : "") + list(parallel, syntax_.end);
       case CallForm::kBarePython: return list(parallel, {});
+      case CallForm::kBareNamed:
+        return "call" + (parallel ? " (" + gbnf_literal(syntax_.between) + " call)*" : "");
       default: break;
     }
     const bool has_section = !syntax_.section_begin.empty();
@@ -148,6 +150,7 @@ class GrammarWriter {
                gbnf_literal("}\n" + std::string(syntax_.end));
       case CallForm::kArray:
       case CallForm::kBareJson: return object_begin(tool) + arguments + "\"}\"";
+      case CallForm::kBareNamed:
       case CallForm::kNamed: {
         std::string text = gbnf_literal(std::string(syntax_.before_name) + tool.name);
         if (!syntax_.before_name.empty() && syntax_.before_name == "functions.") {
@@ -357,7 +360,7 @@ std::optional<ToolGrammar> tool_grammar(const ChatSyntax& syntax, const ToolUse&
   if (use.choice == ToolChoice::kNone || tools.empty()) return std::nullopt;
   GrammarWriter writer(syntax);
   if (use.choice == ToolChoice::kAuto) {
-    if (!bare_begin(syntax.form).empty()) return std::nullopt;
+    if (is_bare(syntax.form) || syntax.begins_with_word) return std::nullopt;
     const std::string_view marker =
         syntax.section_begin.empty() ? syntax.begin : syntax.section_begin;
     return ToolGrammar{.grammar = writer.write(tools, "", /*has_marker=*/false, use.parallel),

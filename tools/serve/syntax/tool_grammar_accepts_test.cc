@@ -204,6 +204,9 @@ TEST(ToolGrammarAcceptsTest, WhatModelsWriteIsAllowed) {
        "\"parameters\": {\"city\": \"Rome\"}},\n    {\"tool_call_id\": \"1\", \"tool_name\": "
        "\"now\", \"parameters\": {}}\n]<|END_ACTION|>"},
       {"phi4-mini", "<|tool_call|>[{\"name\": \"now\", \"arguments\": {}}]<|/tool_call|>"},
+      {"functools", "functools[{\"name\": \"now\", \"arguments\": {}}]"},
+      {"glm4", "weather\n{\"city\": \"Rome\"}<|assistant|>now\n{}"},
+      {"command-r", "Action: ```json\n[\n    {\"tool_name\": \"now\", \"parameters\": {}}\n]```"},
       {"nemotron", "<TOOLCALL>[{\"name\": \"now\", \"arguments\": {}}]</TOOLCALL>"},
       {"gpt-oss",
        "<|channel|>commentary to=functions.weather <|constrain|>json<|message|>"

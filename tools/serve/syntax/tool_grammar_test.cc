@@ -286,7 +286,9 @@ root ::= "[" call (", " call)* "]"
 call ::= tool-0
 root ::= call
 )");
-  EXPECT_EQ(grammar_of("llama3", ToolChoice::kAuto, /*parallel=*/true), "nothing");
+  for (const char* row : {"llama3", "llama4-python", "glm4", "functools", "command-r"}) {
+    EXPECT_EQ(grammar_of(row, ToolChoice::kAuto, /*parallel=*/true), "nothing") << row;
+  }
   EXPECT_EQ(grammar_of("hermes", ToolChoice::kNone, /*parallel=*/true), "nothing");
 }
 
