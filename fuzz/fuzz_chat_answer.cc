@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 //
 // Any bytes as an answer with calls, in every syntax of chats: taken apart to the same parts whole
-// and byte by byte, and what calls pass on is JSON. Bits of the first byte say whether the prompt
+// and byte by byte, what calls pass on is JSON, and what is no call is text. Bits of the first byte say whether the prompt
 // ended inside of reasoning, and that no tool may be called. Needs qsf_serve_syntax.
 
 #include <cstddef>
@@ -14,6 +14,7 @@
 #include "tools/serve/syntax/chat_syntax.h"
 #include "tools/serve/syntax/chat_syntax_table.h"
 #include "tools/serve/syntax/json_text.h"
+#include "tools/serve/syntax/testing/kept_text.h"
 
 namespace {
 
@@ -64,6 +65,8 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t n_by
     for (std::size_t i = 0; i < answer.size(); ++i) bytes.push(answer.substr(i, 1), parts_of_bytes);
     bytes.finish(parts_of_bytes);
     QSF_CHECK(shown(parts) == shown(parts_of_bytes));
+    if (syntax.form == qsf_tools::CallForm::kChannels) continue;
+    QSF_CHECK(qsf_tools::testing_support::keeps_text(syntax, answer, parts));
   }
   return 0;
 }

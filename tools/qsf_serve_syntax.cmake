@@ -8,7 +8,7 @@ target_link_libraries(qsf_serve_syntax PRIVATE qsf_flags qsf_json)
 qsf_compile_together(qsf_serve_syntax)
 qsf_optimise_lightly(qsf_serve_syntax)
 qsf_test(serve_syntax_test SOURCES serve/syntax/answer_parser_test.cc
-         serve/syntax/argument_reader_test.cc serve/syntax/chat_syntax_test.cc
+         serve/syntax/answer_texts_test.cc serve/syntax/argument_reader_test.cc serve/syntax/chat_syntax_test.cc
          serve/syntax/json_text_test.cc serve/syntax/tool_grammar_test.cc
          DEPS serve_syntax LABELS unit)
 # Beside the grammars' own engine.

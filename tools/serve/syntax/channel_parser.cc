@@ -103,7 +103,11 @@ void ChannelParser::begin_body(AnswerPart::Kind kind) {
 
 std::size_t ChannelParser::take_body(std::string_view text, bool at_end, PartList& parts) {
   const MarkerPlace place = find_marker(text, kBodyEnds, at_end);
-  // Behind the arguments of a call there is nothing to say.
+  if (mode_ == Mode::kAfterCall) {
+    const std::size_t n_blanks = blanks_.end_of_blanks(text.substr(0, place.at), 0);
+    if (n_blanks < place.at) begin_body(AnswerPart::Kind::kText);
+    if (n_blanks < place.at || place.marker.empty()) return n_blanks;
+  }
   if (place.at > 0 && mode_ == Mode::kBody) {
     // Messages of one kind are paragraphs.
     if (needs_break_) parts.add(kind_, "\n\n");
