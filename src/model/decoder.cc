@@ -348,6 +348,7 @@ Status Decoder::embed(const Pass& pass) {
 
 Status Decoder::run_layers(const Pass& pass, std::uint32_t first, std::uint32_t last) {
   if (spec_.has_streams() && first == 0) QSF_RETURN_IF_ERROR(expand_streams(pass));
+  backend_.reach_layer(first, buffers_.hidden);
   for (std::uint32_t layer = first; layer < last; ++layer) {
     QSF_RETURN_IF_ERROR(spec_.has_streams() ? run_stream_layer(pass, layer)
                                             : run_layer(pass, layer));
@@ -358,6 +359,7 @@ Status Decoder::run_layers(const Pass& pass, std::uint32_t first, std::uint32_t 
       layer_scales_.assign(counts_.n_rows, scale[0]);
       backend_.scale_rows(buffers_.hidden, layer_scales_);
     }
+    backend_.reach_layer(layer + 1, buffers_.hidden);
     QSF_RETURN_IF_ERROR(backend_.status());
     if (pass.on_layer != nullptr) pass.on_layer(layer + 1, pass.on_layer_user);
   }
@@ -594,6 +596,7 @@ Status Decoder::multiply_rows(const Pass& pass, OperatorKind kind, Buffer in, Ro
                                            .hook = {},
                                            .epilogue = epilogue,
                                            .expert = products.front().expert,
+                                           .section = products.front().matrix->section,
                                            .int8_rows = spec_.int8_rows,
                                            .parts = parts});
     pager_.release(next, n_ready, ticket);
@@ -712,7 +715,8 @@ void Decoder::multiply_head_blocks(std::span<const WeightTile> tiles, std::uint3
                    .epilogue = {.activation = {},
                                 .scale = spec_.logit_scale,
                                 .soft_cap = spec_.logit_soft_cap,
-                                .add_to = {}}});
+                                .add_to = {}},
+                   .section = weights_.head.section});
 }
 
 void Decoder::deliver_block(const Pass& pass, std::uint32_t block) {

@@ -192,6 +192,7 @@ struct MatmulArgs {
   MatmulEpilogue epilogue;  // fused_gate_up: two targets, gate and up, no row_list
   static constexpr std::uint32_t kNoExpert = 0xFFFFFFFFU;
   std::uint32_t expert = kNoExpert;  // whose matrices these are; for observers
+  std::uint32_t section = 0;         // of the file that they are in; for observers
   // The model has int8 activations with one scale a row (kernels/quantise/quantise.h row_to_int8);
   // this overrides the engine's choice. With float weights a backend may leave `in` rounded to
   // them.
@@ -370,6 +371,10 @@ class Backend : public SubmittedWork {
   // then.
   virtual void begin_pass(std::span<const Row> rows, const KvCache& kv,
                           std::span<const Rotation> rotations, const std::atomic<bool>* cancel) = 0;
+
+  // Tells an observer that the rows of `hidden` are what `layer` reads: in front of the first layer
+  // of a pass and behind each.
+  virtual void reach_layer(std::uint32_t /*layer*/, Buffer /*hidden*/) {}
 
   // Operators over the rows of the pass; widths are those of the buffers unless named.
   virtual void upload_row(Buffer to, std::uint32_t row, std::span<const float> values) = 0;

@@ -183,6 +183,10 @@ void CpuBackend::fill_angles(const Rotation& rotation, std::uint32_t position, f
   kernels_.elementwise.scale(sin, rotation.factor, n_pairs);
 }
 
+void CpuBackend::reach_layer(std::uint32_t layer, Buffer hidden) {
+  if (observer_ != nullptr) observer_->layer_reached(*this, layer, hidden);
+}
+
 void CpuBackend::upload_row(Buffer to, std::uint32_t row, std::span<const float> values) {
   const Observation observed(*this, OperatorKind::kUpload, to, to, {});
   const OperatorTimer timer(profile_[OperatorKind::kUpload]);

@@ -62,6 +62,7 @@ class CpuBackend final : public Backend {
 
   void begin_pass(std::span<const Row> rows, const KvCache& kv, std::span<const Rotation> rotations,
                   const std::atomic<bool>* cancel) override;
+  void reach_layer(std::uint32_t layer, Buffer hidden) override;
   void upload_row(Buffer to, std::uint32_t row, std::span<const float> values) override;
   void norm(const NormArgs& args) override;
   Ticket matmul(const MatmulArgs& args) override;

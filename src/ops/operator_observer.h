@@ -52,6 +52,9 @@ class OperatorObserver {
   // operator of its own; `event` and what it points to are valid only during the call. A matrix may
   // arrive in several products.
   virtual void operator_ended(Backend& backend, const OperatorEvent& event) = 0;
+  // Called likewise where the rows of `hidden`, the residual stream, are what `layer` reads: in
+  // front of the first layer of a pass and behind each.
+  virtual void layer_reached(Backend& /*backend*/, std::uint32_t /*layer*/, Buffer /*hidden*/) {}
 };
 
 }  // namespace qsf
