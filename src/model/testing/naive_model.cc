@@ -119,10 +119,15 @@ Status NaiveModel::write(const std::string& path, std::uint64_t tile_bytes) cons
 
 NaiveModel::Row NaiveModel::product(std::uint32_t section, TensorKind matrix, TensorKind bias,
                                     const Row& x, std::uint32_t expert) const {
-  const Weights& w = weights(section, matrix, expert);
-  const Weights& b = weights(section, bias, expert);
   const bool in_layer = section > 0 && section <= spec_.n_layers;
   if (on_product_ != nullptr) on_product_(matrix, in_layer ? section - 1 : 0, expert, x);
+  return multiplied(section, matrix, bias, x, expert);
+}
+
+NaiveModel::Row NaiveModel::multiplied(std::uint32_t section, TensorKind matrix, TensorKind bias,
+                                       const Row& x, std::uint32_t expert) const {
+  const Weights& w = weights(section, matrix, expert);
+  const Weights& b = weights(section, bias, expert);
   Row y(w.size() / x.size());
   for (std::size_t r = 0; r < y.size(); ++r) {
     for (std::size_t c = 0; c < x.size(); ++c) y[r] += w[r * x.size() + c] * x[c];
@@ -222,7 +227,8 @@ NaiveModel::Row NaiveModel::attend(const Row& q, std::size_t own, const std::vec
   const double scale =
       spec_.attention_scale != 0.0F ? spec_.attention_scale : 1.0 / std::sqrt(shape.head_dim);
   const std::uint32_t width = shape.query_dim;
-  const std::uint32_t v_width = shape.value_dim;
+  const std::size_t v_width =
+      spec_.has_latent() ? values[own].size() / spec_.n_heads : shape.value_dim;
   Row out(std::size_t{spec_.n_heads} * v_width);
   for (std::uint32_t head = 0; head < spec_.n_heads; ++head) {
     const std::size_t at = std::size_t{head} * width;
@@ -249,7 +255,7 @@ NaiveModel::Row NaiveModel::attend(const Row& q, std::size_t own, const std::vec
       total += exps[j];
     }
     for (std::size_t j = first; j < n; ++j) {
-      for (std::uint32_t d = 0; d < v_width; ++d) {
+      for (std::size_t d = 0; d < v_width; ++d) {
         out[head * v_width + d] += exps[j] / total * values[j][own_rows * v_width + d];
       }
     }
@@ -258,13 +264,13 @@ NaiveModel::Row NaiveModel::attend(const Row& q, std::size_t own, const std::vec
 }
 
 // The same of a row that sees a cache alone. Queries and keys are not rotated yet.
-NaiveModel::Row NaiveModel::attend_cache(Row q, const std::vector<Row>& keys,
+NaiveModel::Row NaiveModel::attend_cache(Row q, std::size_t own, const std::vector<Row>& keys,
                                          const std::vector<Row>& values, std::uint32_t layer,
                                          std::uint32_t context, const Cache& cache) const {
   std::vector<Row> cached_keys;
   std::vector<Row> cached_values;
-  for (std::size_t j = 0; j < keys.size(); ++j) {
-    if (j >= cache.sinks && j + cache.window < keys.size()) continue;
+  for (std::size_t j = 0; j <= own; ++j) {
+    if (j >= cache.sinks && j + cache.window < own + 1) continue;
     cached_keys.push_back(keys[j]);
     rotate(cached_keys.back(), layer, static_cast<std::uint32_t>(cached_values.size()), context);
     cached_values.push_back(values[j]);
@@ -277,7 +283,7 @@ NaiveModel::HeadRows NaiveModel::head_rows(std::uint32_t section, const Row& x) 
   using enum TensorKind;
   if (spec_.has_latent()) return latent_rows(section, x);
   HeadRows rows = {
-      product(section, kAttnQ, kAttnQBias, x), product(section, kAttnK, kAttnKBias, x), {}};
+      product(section, kAttnQ, kAttnQBias, x), product(section, kAttnK, kAttnKBias, x), {}, {}};
   rows.v = values_of(section, x, rows.k);
   const std::uint32_t width = spec_.attention_of(section - 1).head_dim;
   const bool unit = spec_.unit_head_norms && spec_.rope_of(section - 1) != LayerRope::kNone;
@@ -302,7 +308,8 @@ NaiveModel::HeadRows NaiveModel::latent_rows(std::uint32_t section, const Row& x
   }
   HeadRows rows;
   rows.q = product(section, kAttnQ, kNone, query);
-  rows.v = product(section, kLatentValues, kNone, latent);
+  tell_latent_keys(section, rows.q);
+  rows.v = multiplied(section, kLatentValues, kNone, latent);
   const Weights& by_column = weights(section, kLatentKeys);
   for (std::size_t head = 0; head < spec_.n_heads; ++head) {
     for (std::size_t d = 0; d < spec_.latent_key_dim; ++d) {
@@ -313,8 +320,18 @@ NaiveModel::HeadRows NaiveModel::latent_rows(std::uint32_t section, const Row& x
       rows.k.push_back(key);
     }
     rows.k.insert(rows.k.end(), shared.begin(), first);
+    rows.latent.insert(rows.latent.end(), latent.begin(), latent.end());
   }
   return rows;
+}
+
+void NaiveModel::tell_latent_keys(std::uint32_t section, const Row& q) const {
+  if (on_product_ == nullptr) return;
+  Row told;
+  for (auto head = q.begin(); head != q.end(); head += spec_.query_dim()) {
+    told.insert(told.end(), head, head + spec_.latent_key_dim);
+  }
+  on_product_(TensorKind::kLatentKeys, section - 1, 0, told);
 }
 
 NaiveModel::Row NaiveModel::gated_attention(std::uint32_t section, const Row& row, Row seen) const {
@@ -531,6 +548,12 @@ NaiveModel::Row NaiveModel::output(const Row& x) const {
   return logits;
 }
 
+NaiveModel::Row NaiveModel::norm_of(std::uint32_t section, TensorKind gain, TensorKind bias,
+                                    const Row& x) const {
+  if (weights(section, gain).empty()) return x;
+  return norm(x, weights(section, gain), weights(section, bias));
+}
+
 std::vector<std::vector<double>> NaiveModel::logits(
     const std::vector<std::uint32_t>& tokens, std::uint32_t context,
     const std::vector<double>& slopes, const Sees& sees,
@@ -542,32 +565,28 @@ std::vector<std::vector<double>> NaiveModel::logits(
   Streams streams = expanded(rows);
   std::map<std::uint32_t, std::pair<std::vector<Row>, std::vector<Row>>> stored;  // keys, values
   for (std::uint32_t layer = 1; layer <= spec_.n_layers; ++layer) {
-    if (skipped_ == layer - 1) continue;
+    const std::vector<Row> kept = rows;
     predict(layer, streams, rows);
-    std::vector<Row> normed, inputs, queries, keys, values;
+    std::vector<Row> normed, inputs, queries, keys, values, latents;
     for (std::uint32_t position = 0; position < rows.size(); ++position) {
-      const auto before = [&](TensorKind gain, TensorKind bias) {
-        const Row& x = rows[position];
-        return weights(layer, gain).empty() ? x
-                                            : norm(x, weights(layer, gain), weights(layer, bias));
-      };
-      const Row n = before(kAttnNorm, kAttnNormBias);
+      const Row n = norm_of(layer, kAttnNorm, kAttnNormBias, rows[position]);
       if (!spec_.attends(layer - 1)) {
         inputs.push_back(n);
         continue;
       }
-      auto [q, k, v] = head_rows(layer, n);
+      auto [q, k, v, latent] = head_rows(layer, n);
       scale_query(q, layer - 1, position, cache);
       if (cache == nullptr) {
         rotate(q, layer - 1, position, context);
         rotate(k, layer - 1, position, context);
       }
       const bool own_norm = spec_.parallel_block && !weights(layer, kFfnNorm).empty();
-      inputs.push_back(own_norm ? before(kFfnNorm, kFfnNormBias) : n);
+      inputs.push_back(own_norm ? norm_of(layer, kFfnNorm, kFfnNormBias, rows[position]) : n);
       normed.push_back(n);
       queries.push_back(q);
       keys.push_back(k);
       values.push_back(std::move(v));
+      latents.push_back(std::move(latent));
     }
     const std::uint32_t from = spec_.attention_of(layer - 1).kv_layer;
     if (from != layer - 1) std::tie(keys, values) = stored[from];
@@ -578,13 +597,15 @@ std::vector<std::vector<double>> NaiveModel::logits(
       const auto behind = [&](const Row& y, TensorKind gain) {
         return weights(layer, gain).empty() ? y : norm(y, weights(layer, gain), {});
       };
+      if (spec_.has_latent() && on_product_ != nullptr) {
+        on_product_(kLatentValues, layer - 1, 0,
+                    attend(queries[position], position, keys, latents, layer - 1, slopes, sees));
+      }
       if (spec_.attends(layer - 1)) {
-        const Row seen =
-            cache == nullptr
-                ? attend(queries[position], position, keys, values, layer - 1, slopes, sees)
-                : attend_cache(queries[position], {keys.begin(), keys.begin() + position + 1},
-                               {values.begin(), values.begin() + position + 1}, layer - 1, context,
-                               *cache);
+        const Row& q = queries[position];
+        const Row seen = cache == nullptr
+                             ? attend(q, position, keys, values, layer - 1, slopes, sees)
+                             : attend_cache(q, position, keys, values, layer - 1, context, *cache);
         const Row attended =
             product(layer, kAttnO, kAttnOBias,
                     behind(gated_attention(layer, normed[position], seen), kAttnSubNorm));
@@ -593,12 +614,8 @@ std::vector<std::vector<double>> NaiveModel::logits(
       }
       if (!mixed.empty()) add(x, scaled(behind(mixed[position], kAttnPostNorm)));
       if (!streams.empty()) x = laurel(layer, x, normed[position]);
-      Row m = x;
-      if (spec_.parallel_block) {
-        m = inputs[position];
-      } else if (!weights(layer, kFfnNorm).empty()) {
-        m = norm(x, weights(layer, kFfnNorm), weights(layer, kFfnNormBias));
-      }
+      const Row m =
+          spec_.parallel_block ? inputs[position] : norm_of(layer, kFfnNorm, kFfnNormBias, x);
       if (spec_.has_ffn(layer - 1)) add(x, scaled(behind(ffn(layer, m, x), kFfnPostNorm)));
       if (!streams.empty()) {
         correct(layer, streams[position], x, first_rows[position], tokens[position]);
@@ -607,6 +624,8 @@ std::vector<std::vector<double>> NaiveModel::logits(
       }
       scale_stream(layer, x);
     }
+    // Later layers may attend to the keys and values of a layer that adds nothing.
+    if (skipped_ == layer - 1) rows = kept;
     if (hidden != nullptr) hidden->push_back(rows);
   }
   merge(streams, rows);

@@ -30,7 +30,8 @@ class NaiveModel {
 
   const ModelSpec& spec() const noexcept { return spec_; }
   // Called with every row that a matrix of a layer or the head multiplies; `layer` is 0 for the
-  // head, `expert` for matrices that no expert has.
+  // head, `expert` for matrices that no expert has. Matrices of latent heads are told with the rows
+  // of all heads, as if keys and values were of latent columns.
   using OnProduct = std::function<void(TensorKind matrix, std::uint32_t layer, std::uint32_t expert,
                                        const std::vector<double>& x)>;
   void set_on_product(OnProduct on_product) { on_product_ = std::move(on_product); }
@@ -69,10 +70,15 @@ class NaiveModel {
   const Weights& weights(std::uint32_t section, TensorKind kind, std::uint32_t expert = 0) const;
   Row product(std::uint32_t section, TensorKind matrix, TensorKind bias, const Row& x,
               std::uint32_t expert = 0) const;
+  // The same without telling it.
+  Row multiplied(std::uint32_t section, TensorKind matrix, TensorKind bias, const Row& x,
+                 std::uint32_t expert = 0) const;
   Row norm(const Row& x, const Weights& gain, const Weights& bias) const {
     return norm(x, gain, bias, static_cast<double>(spec_.norm_epsilon));
   }
   Row norm(const Row& x, const Weights& gain, const Weights& bias, double epsilon) const;
+  // The norm that the model has there, if it has one.
+  Row norm_of(std::uint32_t section, TensorKind gain, TensorKind bias, const Row& x) const;
   void norm_heads(Row& x, std::uint32_t head_dim, const Weights& gain) const;
   // The angle of a pair of columns at a position.
   double turn(std::uint32_t layer, std::uint32_t pair, std::uint32_t position,
@@ -81,16 +87,19 @@ class NaiveModel {
   Row attend(const Row& q, std::size_t own, const std::vector<Row>& keys,
              const std::vector<Row>& values, std::uint32_t layer, const std::vector<double>& slopes,
              const Sees& sees) const;
-  Row attend_cache(Row q, const std::vector<Row>& keys, const std::vector<Row>& values,
-                   std::uint32_t layer, std::uint32_t context, const Cache& cache) const;
+  Row attend_cache(Row q, std::size_t own, const std::vector<Row>& keys,
+                   const std::vector<Row>& values, std::uint32_t layer, std::uint32_t context,
+                   const Cache& cache) const;
   // Queries, keys and values of a row. Latent attention has them of every head.
   struct HeadRows {
     Row q;
     Row k;
     Row v;
+    Row latent;  // of latent attention: once for every head
   };
   HeadRows head_rows(std::uint32_t section, const Row& x) const;
   HeadRows latent_rows(std::uint32_t section, const Row& x) const;
+  void tell_latent_keys(std::uint32_t section, const Row& q) const;
   // What a layer with a state gives for rows that were normed; nothing where it attends.
   std::vector<Row> short_conv(std::uint32_t section, const std::vector<Row>& rows) const;
   std::vector<Row> mix(std::uint32_t section, const std::vector<Row>& rows) const;
