@@ -14,6 +14,15 @@
 
 namespace qsf {
 
+namespace {
+
+// Whether each head has columns of its own.
+bool is_of_heads(TensorKind kind) noexcept {
+  return kind == TensorKind::kLatentKeys || kind == TensorKind::kLatentValues;
+}
+
+}  // namespace
+
 Status ColumnImportance::set(const MatrixPlace& place, std::vector<float> weights) {
   for (std::size_t c = 0; c < weights.size(); ++c) {
     if (std::isfinite(weights[c]) && weights[c] >= 0.0F) continue;
@@ -29,11 +38,23 @@ Status ColumnImportance::set(const MatrixPlace& place, std::vector<float> weight
 
 std::span<const float> ColumnImportance::find(const MatrixPlace& place, std::size_t n_cols) const {
   const auto found = weights_.find(place);
-  if (found == weights_.end() || found->second.size() != n_cols) return {};
-  return found->second;
+  if (found == weights_.end()) return {};
+  const std::size_t n = found->second.size();
+  const bool fits = is_of_heads(place.kind) ? n % n_cols == 0 : n == n_cols;
+  return fits ? std::span<const float>(found->second) : std::span<const float>();
 }
 
 namespace {
+
+// Returns the options of a row, whose part of the matrix has an importance of its own.
+// Shapes  options.importance [parts, cols] or empty
+QuantOptions row_options(QuantOptions options, const SourceTensor& tensor, std::uint32_t row) {
+  const std::size_t n_parts = options.importance.size() / tensor.cols;
+  if (n_parts <= 1) return options;
+  const std::size_t part = row * n_parts / tensor.rows;
+  options.importance = options.importance.subspan(part * tensor.cols, tensor.cols);
+  return options;
+}
 
 static_assert(kGptqRows % kGptqBatchRows == 0);
 static_assert(kGptqBatchRows % kRowGroup == 0);
@@ -123,17 +144,21 @@ Result<EncodedRows> encode_rows(const ModelSource& source, const SourcePlace& te
   const auto bytes_of = [&](std::size_t r) {
     return MutableByteSpan(out.bytes).subspan(r * row_bytes, row_bytes);
   };
+  const auto options_of = [&](std::size_t r) {
+    return row_options(encoding.options, *tensor.source,
+                       rows.first + static_cast<std::uint32_t>(r));
+  };
   if (encoding.factor != nullptr) {
     encode_rows_gptq(*encoding.factor, format, encoding.options.rounding, weights, out.bytes);
   } else {
     for (std::size_t r = 0; r < rows.n; ++r) {
-      encode_row(format, row_of(r), encoding.options, bytes_of(r));
+      encode_row(format, row_of(r), options_of(r), bytes_of(r));
     }
   }
   std::vector<float> decoded(n_cols);
   for (std::size_t r = 0; r < rows.n; ++r) {
     decode_row(format, bytes_of(r), decoded);
-    out.sums.add(row_of(r), decoded, encoding.options.importance);
+    out.sums.add(row_of(r), decoded, options_of(r).importance);
   }
   return out;
 }

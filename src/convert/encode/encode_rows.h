@@ -42,11 +42,13 @@ struct MatrixPlace {
 class ColumnImportance {
  public:
   // Sets the importance of the columns of one matrix.
-  // Shapes  weights [n_cols]
+  // Shapes  weights [n_cols], or [n_heads, n_cols] of a kind of which each head has columns of its
+  //         own
   // Fails   kInvalidArgument on a value that is negative or not finite
   Status set(const MatrixPlace& place, std::vector<float> weights);
 
   // Returns the importance of a matrix; empty when it was not set or has another number of columns.
+  // Shapes   as set()
   // Threads  any number at once, but not during set()
   std::span<const float> find(const MatrixPlace& place, std::size_t n_cols) const;
 
@@ -140,7 +142,7 @@ struct RowRange {
   std::uint32_t n = 0;
 };
 
-// How rows are encoded.
+// How rows are encoded, with ColumnImportance's importance of the whole matrix.
 struct RowEncoding {
   BlockFormat format{QuantType::kF32, 4};
   QuantOptions options;

@@ -11,6 +11,7 @@ namespace qsf {
 namespace {
 
 using testing::ElementsAre;
+using testing::ElementsAreArray;
 using testing::HasSubstr;
 using testing::IsEmpty;
 
@@ -37,6 +38,16 @@ TEST(ColumnImportanceTest, EveryExpertHasItsOwn) {
   const SourcePlace place = {{SectionKind::kLayer, 2}, 0, &second};
   EXPECT_THAT(quant_options(Rounding::kSearch, &importance, place).importance,
               ElementsAre(3.0F, 4.0F));
+}
+
+TEST(ColumnImportanceTest, HeadsOfLatentAttentionHaveTheirOwn) {
+  ColumnImportance importance;
+  const std::vector<float> of_heads = {1.0F, 2.0F, 3.0F, 4.0F, 5.0F, 6.0F};
+  ASSERT_TRUE(importance.set({TensorKind::kLatentKeys, 2}, of_heads).ok());
+  ASSERT_TRUE(importance.set({TensorKind::kAttnQ, 2}, of_heads).ok());
+  EXPECT_THAT(importance.find({TensorKind::kLatentKeys, 2}, 2), ElementsAreArray(of_heads));
+  EXPECT_THAT(importance.find({TensorKind::kLatentKeys, 2}, 4), IsEmpty());
+  EXPECT_THAT(importance.find({TensorKind::kAttnQ, 2}, 2), IsEmpty());
 }
 
 TEST(ColumnImportanceTest, RefusesWhatIsNoWeight) {
