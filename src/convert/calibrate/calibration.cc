@@ -15,12 +15,28 @@
 
 namespace qsf {
 
-std::optional<ProductInput> product_input_of(TensorKind kind, bool tied_head) noexcept {
+std::optional<ProductInput> product_input_of(const CalibratedModel& model, std::uint32_t layer,
+                                             TensorKind kind) noexcept {
   switch (kind) {
     case TensorKind::kAttnQ:
+      return input_cols(model, {ProductInput::kLatentQuery, layer}) != 0
+                 ? ProductInput::kLatentQuery
+                 : ProductInput::kQkv;
     case TensorKind::kAttnK:
-    case TensorKind::kAttnV: return ProductInput::kQkv;
+    case TensorKind::kAttnV:
+    case TensorKind::kAttnGate:
+    case TensorKind::kMixerIn:
+    case TensorKind::kMixerGate:
+    case TensorKind::kDeltaRate:
+    case TensorKind::kDeltaStep:
+    case TensorKind::kLatentQuery: return ProductInput::kQkv;
     case TensorKind::kAttnO: return ProductInput::kAttentionOut;
+    case TensorKind::kMixerOut: return ProductInput::kMixerOut;
+    case TensorKind::kLatentKeys: return ProductInput::kLatentKeys;
+    case TensorKind::kLatentValues: return ProductInput::kLatentValues;
+    case TensorKind::kLayerInput: return ProductInput::kLayerInput;
+    case TensorKind::kLayerInputGate: return ProductInput::kLayerInputGate;
+    case TensorKind::kLayerInputOut: return ProductInput::kLayerInputOut;
     case TensorKind::kFfnGate:
     case TensorKind::kFfnUp:
     case TensorKind::kSharedGate:
@@ -32,29 +48,35 @@ std::optional<ProductInput> product_input_of(TensorKind kind, bool tied_head) no
     case TensorKind::kExpertDown: return ProductInput::kDown;
     case TensorKind::kHead: return ProductInput::kHead;
     case TensorKind::kTokenEmbedding:
-      return tied_head ? std::optional(ProductInput::kHead) : std::nullopt;
+      return model.tied_head ? std::optional(ProductInput::kHead) : std::nullopt;
     default: return std::nullopt;
   }
 }
 
-std::optional<ProductInput> product_input_of(OperatorKind kind) noexcept {
-  switch (kind) {
-    case OperatorKind::kQkv: return ProductInput::kQkv;
-    case OperatorKind::kAttentionOut: return ProductInput::kAttentionOut;
-    case OperatorKind::kRouter:
-    case OperatorKind::kGateUp: return ProductInput::kGateUp;
-    case OperatorKind::kDown: return ProductInput::kDown;
-    case OperatorKind::kHead: return ProductInput::kHead;
-    default: return std::nullopt;
+std::optional<InputPlace> input_place_of(const ModelSpec& spec, const CalibratedModel& model,
+                                         std::uint32_t layer, TensorKind kind,
+                                         std::uint32_t expert) noexcept {
+  if (kind == TensorKind::kRouter) {
+    if (spec.experts_beside_ffn) return std::nullopt;
+    return InputPlace{ProductInput::kGateUp, layer};
   }
+  const std::optional<ProductInput> input = product_input_of(model, layer, kind);
+  if (!input) return std::nullopt;
+  if (*input == ProductInput::kHead) return InputPlace{ProductInput::kHead};
+  return InputPlace{*input, layer, expert};
 }
 
 namespace {
 
 constexpr TensorKind kMatrices[] = {
-    TensorKind::kAttnQ,    TensorKind::kAttnK,     TensorKind::kAttnV,   TensorKind::kAttnO,
-    TensorKind::kFfnGate,  TensorKind::kFfnUp,     TensorKind::kFfnDown, TensorKind::kSharedGate,
-    TensorKind::kSharedUp, TensorKind::kSharedDown};
+    TensorKind::kAttnQ,        TensorKind::kAttnK,       TensorKind::kAttnV,
+    TensorKind::kAttnO,        TensorKind::kFfnGate,     TensorKind::kFfnUp,
+    TensorKind::kFfnDown,      TensorKind::kSharedGate,  TensorKind::kSharedUp,
+    TensorKind::kSharedDown,   TensorKind::kAttnGate,    TensorKind::kMixerIn,
+    TensorKind::kMixerGate,    TensorKind::kDeltaRate,   TensorKind::kDeltaStep,
+    TensorKind::kMixerOut,     TensorKind::kLatentQuery, TensorKind::kLatentKeys,
+    TensorKind::kLatentValues, TensorKind::kLayerInput,  TensorKind::kLayerInputGate,
+    TensorKind::kLayerInputOut};
 constexpr TensorKind kExpertMatrices[] = {TensorKind::kExpertGate, TensorKind::kExpertUp,
                                           TensorKind::kExpertDown};
 
@@ -89,7 +111,8 @@ void add_rows(std::span<double> sums, std::span<const float> means, double n_row
 Status set_expert_weights(ColumnImportance& to, TensorKind kind, std::uint32_t layer,
                           std::span<const ExpertCalibration> experts) {
   if (experts.empty()) return ok_status();
-  const ProductInput input = *product_input_of(kind, false);
+  const ProductInput input =
+      kind == TensorKind::kExpertDown ? ProductInput::kDown : ProductInput::kGateUp;
   std::vector<double> of_all(means_of(experts.front(), input).size());
   double n_all = 0.0;
   for (const ExpertCalibration& expert : experts) {
@@ -126,24 +149,70 @@ Status add_first_rows(const ModelSource& source, SectionKind section, std::uint3
 
 }  // namespace
 
+namespace {
+
+// The columns of the places of all rows in a layer, by ProductInput.
+std::array<std::uint32_t, kInputsPerLayer> place_cols_of(const ModelSpec& spec,
+                                                         std::uint32_t layer) {
+  std::array<std::uint32_t, kInputsPerLayer> cols{};
+  const auto set = [&cols](ProductInput input, bool present, std::uint32_t n_cols) {
+    cols[static_cast<std::size_t>(input)] = present ? n_cols : 0;
+  };
+  const bool attends = spec.attends(layer);
+  const bool latent = spec.has_latent();
+  const bool own_ffn = !spec.has_experts(layer) || spec.experts_beside_ffn;
+  set(ProductInput::kQkv, spec.mixer_of(layer) != LayerMixer::kNone, spec.hidden);
+  set(ProductInput::kAttentionOut, attends, spec.n_heads * spec.attention_of(layer).value_dim);
+  set(ProductInput::kGateUp, spec.has_ffn(layer), spec.hidden);
+  set(ProductInput::kDown, spec.has_ffn(layer), own_ffn ? spec.ffn_of(layer) : spec.shared_ffn);
+  set(ProductInput::kMixerOut, spec.keeps_state(layer), spec.mixer_out());
+  set(ProductInput::kLatentQuery, latent, spec.latent_query_dim);
+  set(ProductInput::kLatentKeys, latent, spec.n_heads * spec.latent_key_dim);
+  set(ProductInput::kLatentValues, latent, spec.n_heads * spec.latent_dim);
+  const bool has_input = spec.layer_input_dim != 0;
+  set(ProductInput::kLayerInput, has_input, spec.hidden);
+  set(ProductInput::kLayerInputGate, has_input, spec.hidden);
+  set(ProductInput::kLayerInputOut, has_input, spec.layer_input_dim);
+  return cols;
+}
+
+// Sets the columns of places where the other sizes do not tell them.
+void set_place_cols(const ModelSpec& spec, CalibratedModel& model) {
+  std::vector<std::uint32_t> all;
+  bool told = true;
+  for (std::uint32_t layer = 0; layer < spec.n_layers; ++layer) {
+    const auto cols = place_cols_of(spec, layer);
+    for (std::size_t i = 0; i < kInputsPerLayer; ++i) {
+      told = told && cols[i] == input_cols(model, {static_cast<ProductInput>(i), layer});
+    }
+    all.insert(all.end(), cols.begin(), cols.end());
+  }
+  if (!told) model.place_cols = std::move(all);
+}
+
+}  // namespace
+
 CalibratedModel shape_of(const ModelSpec& spec) {
   const bool mixture = spec.n_experts != 0;
   std::vector<std::uint32_t> expert_layers(mixture ? spec.n_layers : 0);
   for (std::uint32_t layer = 0; layer < expert_layers.size(); ++layer) {
     expert_layers[layer] = spec.has_experts(layer) ? 1 : 0;
   }
-  return {.architecture = spec.architecture,
-          .n_layers = spec.n_layers,
-          .hidden = spec.hidden,
-          .q_dim = spec.q_dim(),
-          .ffn = spec.ffn,
-          .n_vocab = spec.n_vocab,
-          .tied_head = spec.tied_head,
-          .weights_crc = 0,
-          .n_experts = spec.n_experts,
-          .expert_ffn = mixture ? spec.expert_ffn : 0,
-          .shared_ffn = mixture ? spec.shared_ffn : 0,
-          .expert_layers = std::move(expert_layers)};
+  CalibratedModel model = {.architecture = spec.architecture,
+                           .n_layers = spec.n_layers,
+                           .hidden = spec.hidden,
+                           .q_dim = spec.q_dim(),
+                           .ffn = spec.ffn,
+                           .n_vocab = spec.n_vocab,
+                           .tied_head = spec.tied_head,
+                           .weights_crc = 0,
+                           .n_experts = spec.n_experts,
+                           .expert_ffn = mixture ? spec.expert_ffn : 0,
+                           .shared_ffn = mixture ? spec.shared_ffn : 0,
+                           .expert_layers = std::move(expert_layers),
+                           .place_cols = {}};
+  set_place_cols(spec, model);
+  return model;
 }
 
 Status check_calibrated(const ModelSpec& spec) {
@@ -152,25 +221,9 @@ Status check_calibrated(const ModelSpec& spec) {
         "calibration of a model that embeds texts alone is not supported; convert it without "
         "calibration");
   }
-  if (spec.has_latent()) {
+  if (spec.has_streams()) {
     return unsupported(
-        "calibration of a model with latent attention is not supported; convert it without "
-        "calibration");
-  }
-  if (spec.has_state()) {
-    return unsupported(
-        "calibration of a model with layers that have a state is not supported; convert it without "
-        "calibration");
-  }
-  if (!spec.layer_heads.empty() || !spec.key_value_layers.empty() || spec.shares_kv() ||
-      spec.layer_input_dim != 0) {
-    return unsupported(
-        "calibration of a model whose layers have heads of different widths, inputs of their own, "
-        "shared keys, or values that are keys, is not supported; convert it without calibration");
-  }
-  if (spec.experts_beside_ffn) {
-    return unsupported(
-        "calibration of a model with experts beside an FFN is not supported; convert it without "
+        "calibration of a model with several residual streams is not supported; convert it without "
         "calibration");
   }
   return ok_status();
@@ -190,10 +243,20 @@ Result<CalibratedModel> identify_model(const ModelSource& source) {
 }
 
 std::uint32_t input_cols(const CalibratedModel& model, const InputPlace& place) noexcept {
-  if (place.input == ProductInput::kAttentionOut) return model.q_dim;
-  if (place.input != ProductInput::kDown) return model.hidden;
-  if (place.expert != InputPlace::kNoExpert) return model.expert_ffn;
-  return model.has_experts(place.layer) ? model.shared_ffn : model.ffn;
+  const bool down = place.input == ProductInput::kDown;
+  if (place.expert != InputPlace::kNoExpert) return down ? model.expert_ffn : model.hidden;
+  const auto index = static_cast<std::size_t>(place.input);
+  if (!model.place_cols.empty() && place.input != ProductInput::kHead) {
+    return model.place_cols[place.layer * kInputsPerLayer + index];
+  }
+  switch (place.input) {
+    case ProductInput::kQkv:
+    case ProductInput::kGateUp:
+    case ProductInput::kHead: return model.hidden;
+    case ProductInput::kAttentionOut: return model.q_dim;
+    case ProductInput::kDown: return model.has_experts(place.layer) ? model.shared_ffn : model.ffn;
+    default: return 0;
+  }
 }
 
 bool is_loss(double nats) noexcept {
@@ -210,6 +273,17 @@ std::string layers_with_experts(const CalibratedModel& model) {
     list += (list.empty() ? "" : ", ") + std::to_string(layer);
   }
   return list;
+}
+
+// The first layer whose places have other columns.
+std::uint32_t first_other_layer(const CalibratedModel& a, const CalibratedModel& b) {
+  for (std::uint32_t layer = 0; layer < a.n_layers; ++layer) {
+    for (std::size_t i = 0; i < kInputsPerLayer; ++i) {
+      const InputPlace place = {static_cast<ProductInput>(i), layer};
+      if (input_cols(a, place) != input_cols(b, place)) return layer;
+    }
+  }
+  return 0;
 }
 
 }  // namespace
@@ -244,7 +318,13 @@ Status check_calibrated(const Calibration& calibration, const CalibratedModel& m
   };
   const auto* const field =
       std::ranges::find_if(fields, [](const auto& f) { return f.got != f.expected; });
-  QSF_CHECK(field != std::end(fields));
+  if (field == std::end(fields)) {
+    return invalid_argument(
+        "made with another model: its products in layer %u have other columns; calibrate this "
+        "model "
+        "again",
+        first_other_layer(known, model));
+  }
   return invalid_argument("made with another model: %s %s, expected %s; calibrate this model again",
                           field->name, field->got.c_str(), field->expected.c_str());
 }
@@ -253,7 +333,8 @@ Result<ColumnImportance> column_importance(const Calibration& calibration) {
   ColumnImportance importance;
   for (std::uint32_t layer = 0; layer < calibration.layers.size(); ++layer) {
     for (const TensorKind kind : kMatrices) {
-      const auto input = static_cast<std::size_t>(*product_input_of(kind, false));
+      const auto input =
+          static_cast<std::size_t>(*product_input_of(calibration.model, layer, kind));
       QSF_RETURN_IF_ERROR(
           set_weights(importance, {kind, layer}, calibration.layers[layer].mean_squares[input]));
     }

@@ -27,17 +27,29 @@ namespace qsf {
 // The input rows of matrix products, by place in a layer. Matrices of one place multiply the same
 // rows and share their statistics.
 enum class ProductInput : std::uint8_t {
-  kQkv = 0,           // of attn_q, attn_k and attn_v
-  kAttentionOut = 1,  // of attn_o
-  kGateUp = 2,        // of ffn_gate and ffn_up, of a router, of an expert's gate and up
-  kDown = 3,          // of ffn_down, of an expert's down
-  kHead = 4,          // of the head, or of a token embedding that is the head
+  kQkv = 0,             // of attn_q, attn_k, attn_v and their gate; of all that a mixer begins with
+  kAttentionOut = 1,    // of attn_o
+  kGateUp = 2,          // of ffn_gate and ffn_up, of a router, of an expert's gate and up
+  kDown = 3,            // of ffn_down, of an expert's down
+  kMixerOut = 4,        // of mixer_out
+  kLatentQuery = 5,     // of attn_q where queries have a row of their own
+  kLatentKeys = 6,      // of latent_keys: the columns of each head behind each other
+  kLatentValues = 7,    // of latent_values, likewise
+  kLayerInput = 8,      // of layer_input
+  kLayerInputGate = 9,  // of layer_input_gate
+  kLayerInputOut = 10,  // of layer_input_out
+  kHead = 11,           // of the head, or of a token embedding that is the head
 };
-inline constexpr std::size_t kInputsPerLayer = 4;  // all but the head's and the experts'
+inline constexpr std::size_t kInputsPerLayer = 11;  // all but the head's and the experts'
+
+// Whether the matrices of an input are of parts that multiply columns of their own.
+constexpr bool is_in_parts(ProductInput input) noexcept {
+  return input == ProductInput::kLatentKeys || input == ProductInput::kLatentValues;
+}
 
 // One of these places. In a layer with experts the rows of kGateUp are those of the router and of
-// the shared expert, and those of kDown the shared expert's; each of the others has a kGateUp and a
-// kDown of its own, with the rows that chose it.
+// the shared expert, and those of kDown the shared expert's, or both are those of the FFN beside
+// the experts; each expert has a kGateUp and a kDown of its own, with the rows that chose it.
 struct InputPlace {
   static constexpr std::uint32_t kNoExpert = MatmulArgs::kNoExpert;
 
@@ -47,12 +59,6 @@ struct InputPlace {
 
   friend bool operator==(const InputPlace&, const InputPlace&) = default;
 };
-
-// Returns the input of a matrix of that kind; nothing for embeddings that are looked up and for
-// one-row tensors.
-std::optional<ProductInput> product_input_of(TensorKind kind, bool tied_head) noexcept;
-// Returns the input of a product; nothing for other operators.
-std::optional<ProductInput> product_input_of(OperatorKind kind) noexcept;
 
 // Identifies a model by its weights, in any file format.
 struct CalibratedModel {
@@ -68,6 +74,9 @@ struct CalibratedModel {
   std::uint32_t expert_ffn = 0;
   std::uint32_t shared_ffn = 0;              // 0: no shared expert
   std::vector<std::uint32_t> expert_layers;  // [n_layers], 1: has experts; empty if dense
+  // Columns of the places of all rows, [n_layers, kInputsPerLayer]. Empty where those of every
+  // layer are hidden, q_dim, hidden, and ffn or with experts shared_ffn.
+  std::vector<std::uint32_t> place_cols;
 
   friend bool operator==(const CalibratedModel&, const CalibratedModel&) = default;
 
@@ -85,6 +94,15 @@ Status check_calibrated(const ModelSpec& spec);
 // Reads a row of every tensor. Fails  as check_calibrated and ModelSource::read_rows
 Result<CalibratedModel> identify_model(const ModelSource& source);
 
+// Returns the input of a matrix of that kind in that layer; nothing for embeddings that are looked
+// up, routers and one-row tensors. Requires  layer < n_layers
+std::optional<ProductInput> product_input_of(const CalibratedModel& model, std::uint32_t layer,
+                                             TensorKind kind) noexcept;
+// Returns the place whose rows a matrix of that kind multiplies; of a router, that of the FFN
+// unless it reads other rows. `expert` is kNoExpert for matrices that no expert has.
+std::optional<InputPlace> input_place_of(const ModelSpec& spec, const CalibratedModel& model,
+                                         std::uint32_t layer, TensorKind kind,
+                                         std::uint32_t expert) noexcept;
 // Returns the number of columns of these rows; 0 where the layer has no such product.
 // Requires  an expert only of a layer that has experts
 std::uint32_t input_cols(const CalibratedModel& model, const InputPlace& place) noexcept;

@@ -24,6 +24,7 @@ constexpr std::uint32_t kVersion = 1;
 constexpr std::uint32_t kProbesVersion = 2;
 constexpr std::uint32_t kExpertsVersion = 3;
 constexpr std::uint32_t kHitsVersion = 4;
+constexpr std::uint32_t kPlacesVersion = 5;
 constexpr std::size_t kArchitectureBytes = 64;
 constexpr std::size_t kShapeBytes = 136;   // all in front of the layers
 constexpr std::size_t kMixtureBytes = 12;  // in front of the list of layers with experts
@@ -46,16 +47,18 @@ constexpr double kMaxCosine = 1.0 + 1e-9;
 constexpr std::uint64_t kMaxFileBytes = std::uint64_t{1} << 30;
 
 std::uint32_t version_of(const Calibration& calibration) noexcept {
+  if (!calibration.model.place_cols.empty()) return kPlacesVersion;
   if (!calibration.expert_hits.empty()) return kHitsVersion;
   if (calibration.model.n_experts != 0) return kExpertsVersion;
   return calibration.probes.empty() ? kVersion : kProbesVersion;
 }
 
-// The bytes of the mixture, behind the shape.
+// The bytes of the mixture and of the columns of places, behind the shape.
 std::uint64_t mixture_bytes(const CalibratedModel& model, std::uint32_t version) noexcept {
   if (version < kExpertsVersion) return 0;
-  return kMixtureBytes + model.n_layers * sizeof(std::uint32_t) +
-         (version == kHitsVersion ? kHitsBytes : 0);
+  const std::uint64_t n_lists = version >= kPlacesVersion ? 1 + kInputsPerLayer : 1;
+  return kMixtureBytes + n_lists * model.n_layers * sizeof(std::uint32_t) +
+         (version >= kHitsVersion ? kHitsBytes : 0);
 }
 
 std::uint64_t layer_bytes(const CalibratedModel& model, std::uint32_t layer) noexcept {
@@ -95,6 +98,8 @@ class CalibrationDecoder {
   Status read_start(CalibrationReadOptions options);
   Status read_header();
   Status read_mixture();
+  Status read_hits();
+  Status read_places();
   Status check_size(std::uint64_t stated);
   Status read_layer(std::uint32_t layer);
   Status read_head();
@@ -123,9 +128,9 @@ Status CalibrationDecoder::read_start(CalibrationReadOptions options) {
     return corrupt("not a calibration file: expected it to begin with \"QSFC\"");
   }
   version_ = reader_.read<std::uint32_t>();
-  if (version_ < kVersion || version_ > kHitsVersion) {
+  if (version_ < kVersion || version_ > kPlacesVersion) {
     return unsupported("calibration file of version %u; this program reads versions %u to %u",
-                       version_, kVersion, kHitsVersion);
+                       version_, kVersion, kPlacesVersion);
   }
   const std::size_t end = bytes_.size() - kCrcBytes;
   const auto stored = load_le<std::uint32_t>(bytes_, end);
@@ -184,25 +189,49 @@ Status CalibrationDecoder::read_mixture() {
   model.n_experts = reader_.read<std::uint32_t>();
   model.expert_ffn = reader_.read<std::uint32_t>();
   model.shared_ffn = reader_.read<std::uint32_t>();
-  QSF_RETURN_IF_ERROR(check_range("experts", model.n_experts, kMaxExperts));
-  QSF_RETURN_IF_ERROR(check_range("FFN size of experts", model.expert_ffn, kMaxFfn));
+  const bool dense = version_ >= kPlacesVersion && model.n_experts == 0;
+  if (dense && (model.expert_ffn != 0 || model.shared_ffn != 0)) {
+    return corrupt("FFN sizes of experts: %u and %u, but there are none", model.expert_ffn,
+                   model.shared_ffn);
+  }
+  if (!dense) {
+    QSF_RETURN_IF_ERROR(check_range("experts", model.n_experts, kMaxExperts));
+    QSF_RETURN_IF_ERROR(check_range("FFN size of experts", model.expert_ffn, kMaxFfn));
+  }
   if (model.shared_ffn > kMaxFfn) {
     return corrupt("FFN size of the shared expert: %u, expected at most %u", model.shared_ffn,
                    kMaxFfn);
   }
   for (std::uint32_t layer = 0; layer < model.n_layers; ++layer) {
     const auto has_experts = reader_.read<std::uint32_t>();
-    if (has_experts > 1) {
-      return corrupt("layer %u: whether it has experts: %u, expected 0 or 1", layer, has_experts);
+    if (has_experts > (dense ? 0 : 1)) {
+      return corrupt("layer %u: whether it has experts: %u, expected 0%s", layer, has_experts,
+                     dense ? "" : " or 1");
     }
-    model.expert_layers.push_back(has_experts);
+    if (!dense) model.expert_layers.push_back(has_experts);
   }
-  if (version_ != kHitsVersion) return ok_status();
-  for (std::uint32_t i = 0; i < kExpertHitSizes; ++i) {
-    calibration_.expert_hits.push_back(reader_.read<float>());
+  if (version_ >= kHitsVersion) QSF_RETURN_IF_ERROR(read_hits());
+  return version_ >= kPlacesVersion ? read_places() : ok_status();
+}
+
+Status CalibrationDecoder::read_hits() {
+  std::vector<float> hits;
+  for (std::uint32_t i = 0; i < kExpertHitSizes; ++i) hits.push_back(reader_.read<float>());
+  const Status valid = check_expert_hits(hits);
+  if (!valid.ok()) return {StatusCode::kCorrupt, valid.message()};
+  if (calibration_.model.n_experts != 0) calibration_.expert_hits = std::move(hits);
+  return ok_status();
+}
+
+Status CalibrationDecoder::read_places() {
+  CalibratedModel& model = calibration_.model;
+  for (std::size_t i = 0; i < model.n_layers * kInputsPerLayer; ++i) {
+    model.place_cols.push_back(reader_.read<std::uint32_t>());
+    if (model.place_cols.back() <= kMaxFfn) continue;
+    return corrupt("layer %zu: %u columns of an input, expected at most %u", i / kInputsPerLayer,
+                   model.place_cols.back(), kMaxFfn);
   }
-  const Status hits = check_expert_hits(calibration_.expert_hits);
-  return hits.ok() ? ok_status() : Status(StatusCode::kCorrupt, hits.message());
+  return ok_status();
 }
 
 Status CalibrationDecoder::check_size(std::uint64_t stated) {
@@ -374,9 +403,14 @@ std::vector<std::byte> encode_calibration(const Calibration& calibration) {
     to.write(model.n_experts);
     to.write(model.expert_ffn);
     to.write(model.shared_ffn);
-    to.write_bytes(std::as_bytes(std::span(model.expert_layers)));
-    QSF_CHECK(calibration.expert_hits.empty() || calibration.expert_hits.size() == kExpertHitSizes);
-    to.write_bytes(std::as_bytes(std::span(calibration.expert_hits)));
+    std::vector<std::uint32_t> expert_layers = model.expert_layers;
+    expert_layers.resize(model.n_layers);
+    to.write_bytes(std::as_bytes(std::span(expert_layers)));
+    std::vector<float> hits = calibration.expert_hits;
+    QSF_CHECK(hits.empty() || hits.size() == kExpertHitSizes);
+    if (version >= kHitsVersion) hits.resize(kExpertHitSizes);
+    to.write_bytes(std::as_bytes(std::span(hits)));
+    to.write_bytes(std::as_bytes(std::span(model.place_cols)));
   }
   for (const LayerCalibration& layer : calibration.layers) {
     to.write(layer.cosine);

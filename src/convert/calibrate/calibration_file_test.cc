@@ -90,6 +90,29 @@ Calibration mixture_calibration(std::uint32_t shared_ffn = 4) {
   return calibration;
 }
 
+// Of a model whose layers take other columns: a mixer without an FFN, latent heads.
+Calibration placed_calibration(Calibration calibration = small_calibration()) {
+  CalibratedModel& model = calibration.model;
+  model.place_cols.assign(2 * kInputsPerLayer, 0);
+  const auto set = [&](std::uint32_t layer, ProductInput input, std::uint32_t n_cols) {
+    const auto i = static_cast<std::size_t>(input);
+    model.place_cols[layer * kInputsPerLayer + i] = n_cols;
+    calibration.layers[layer].mean_squares[i].assign(n_cols, 0.25F * static_cast<float>(i + 1));
+  };
+  for (std::uint32_t layer = 0; layer < 2; ++layer) {
+    for (auto& means : calibration.layers[layer].mean_squares) means.clear();
+    set(layer, ProductInput::kQkv, 5);
+  }
+  set(0, ProductInput::kMixerOut, 8);
+  set(1, ProductInput::kLatentQuery, 3);
+  set(1, ProductInput::kLatentKeys, 6);
+  set(1, ProductInput::kLatentValues, 4);
+  set(1, ProductInput::kGateUp, 5);
+  set(1, ProductInput::kDown, model.has_experts(1) ? 4 : 9);
+  set(1, ProductInput::kLayerInputOut, 2);
+  return calibration;
+}
+
 Calibration probed_calibration() {
   Calibration calibration = small_calibration();
   calibration.n_probe_rows = 2048;
@@ -185,6 +208,48 @@ TEST_F(CalibrationFileTest, ExpertsComeBackAsWritten) {
   const auto got = decode_calibration(bytes);
   ASSERT_TRUE(got) << got.error().message();
   expect_equal(*got, want);
+}
+
+TEST_F(CalibrationFileTest, ColumnsOfPlacesComeBackAsWritten) {
+  for (Calibration want : {placed_calibration(), placed_calibration(mixture_calibration())}) {
+    for (const bool probed : {false, true}) {
+      if (probed) {
+        want.n_probe_rows = 256;
+        want.probes = {{TensorKind::kMixerOut, 0, 1, {QuantType::kQ4Super, 32}, 1e-5}};
+      }
+      const std::vector<std::byte> bytes = bytes_of(want);
+      EXPECT_EQ(load_le<std::uint32_t>(bytes, 4), 5U);
+      const auto got = decode_calibration(bytes);
+      ASSERT_TRUE(got) << got.error().message();
+      expect_equal(*got, want);
+    }
+  }
+}
+
+// Offsets of docs/calibration-files.md.
+TEST_F(CalibrationFileTest, DamagedColumnsOfPlacesAreRefusedByName) {
+  const std::vector<std::byte> whole = bytes_of(placed_calibration());
+  constexpr std::size_t kMixture = 136;
+  constexpr std::size_t kPlaces = kMixture + 12 + 2 * 4 + 64;
+  EXPECT_EQ(load_le<std::uint32_t>(whole, kPlaces), 5U);
+  EXPECT_EQ(load_le<std::uint32_t>(whole, kPlaces + 4 * 4), 8U);
+  EXPECT_EQ(load_le<std::uint32_t>(whole, kPlaces + 44 + 4 * 6), 6U);
+  const auto expect_damage = [&](std::size_t offset, auto value, const std::string& message) {
+    std::vector<std::byte> bytes = whole;
+    store_le(MutableByteSpan(bytes), offset, value);
+    repair(bytes);
+    expect_refused(bytes, StatusCode::kCorrupt, message);
+  };
+  expect_damage(kMixture, 1U, "FFN size of experts: 0");
+  expect_damage(kMixture + 4, 7U, "FFN sizes of experts: 7 and 0, but there are none");
+  expect_damage(kMixture + 8, 7U, "FFN sizes of experts: 0 and 7, but there are none");
+  expect_damage(kMixture + 12, 1U, "layer 0: whether it has experts: 1, expected 0");
+  expect_damage(kPlaces - 64, 2.0F, "hits of experts: 2");
+  expect_damage(kPlaces, 6U, "for its shape");
+  expect_damage(kPlaces + 44, (1U << 24) + 1, "layer 1: 16777217 columns of an input");
+  for (std::size_t n = 0; n < whole.size(); ++n) {
+    EXPECT_FALSE(decode_calibration(ByteSpan(whole).first(n), {.verify_crc = false})) << n;
+  }
 }
 
 // Offsets of docs/calibration-files.md.
@@ -354,7 +419,7 @@ TEST_F(CalibrationFileTest, WrongFieldsAreNamed) {
   constexpr float kNan = std::numeric_limits<float>::quiet_NaN();
   constexpr double kInfinity = std::numeric_limits<double>::infinity();
   expect_refused(with(0, 'q'), StatusCode::kCorrupt, "not a calibration file");
-  expect_refused(with(4, std::uint32_t{5}), StatusCode::kUnsupported, "version 5");
+  expect_refused(with(4, std::uint32_t{6}), StatusCode::kUnsupported, "version 6");
   expect_refused(with(4, std::uint32_t{2}), StatusCode::kCorrupt, "for its shape");
   expect_refused(with(8, '\0'), StatusCode::kCorrupt, "architecture");
   expect_refused(with(8, 'L'), StatusCode::kCorrupt, "architecture");
@@ -411,6 +476,8 @@ TEST(CalibrationTest, WhatDiffersOfAnotherModelIsNamed) {
   expect_named([](Model& m) { m.ffn = 8; }, "FFN size 7, expected 8");
   expect_named([](Model& m) { m.n_vocab = 8; }, "vocabulary 90, expected 8");
   expect_named([](Model& m) { m.tied_head = false; }, "tied head 1, expected 0");
+  expect_named([](Model& m) { m.place_cols = placed_calibration().model.place_cols; },
+               "its products in layer 0 have other columns");
   // The first of several.
   expect_named(
       [](Model& m) {
@@ -446,6 +513,32 @@ TEST(CalibrationTest, ColumnsHaveTheWeightsOfTheirInputs) {
   ASSERT_TRUE(with_head);
   EXPECT_THAT(with_head->find({TensorKind::kHead, 0}, 5), SizeIs(5));
   EXPECT_THAT(with_head->find({TensorKind::kTokenEmbedding, 0}, 5), IsEmpty());
+}
+
+TEST(CalibrationTest, MatricesHaveTheWeightsOfTheirPlaces) {
+  const auto importance = column_importance(placed_calibration());
+  ASSERT_TRUE(importance) << importance.error().message();
+  const auto expect = [&](TensorKind kind, std::uint32_t layer, std::size_t n_cols,
+                          std::size_t n_values, ProductInput input) {
+    const float value = 0.25F * static_cast<float>(static_cast<int>(input) + 1);
+    const std::span<const float> got = importance->find({kind, layer}, n_cols);
+    EXPECT_THAT(std::vector<float>(got.begin(), got.end()), AllOf(SizeIs(n_values), Each(value)))
+        << tensor_kind_name(kind) << layer;
+  };
+  for (const TensorKind kind : {TensorKind::kMixerIn, TensorKind::kMixerGate,
+                                TensorKind::kDeltaRate, TensorKind::kDeltaStep}) {
+    expect(kind, 0, 5, 5, ProductInput::kQkv);
+  }
+  expect(TensorKind::kMixerOut, 0, 8, 8, ProductInput::kMixerOut);
+  expect(TensorKind::kAttnQ, 0, 5, 5, ProductInput::kQkv);
+  expect(TensorKind::kAttnQ, 1, 3, 3, ProductInput::kLatentQuery);
+  expect(TensorKind::kAttnK, 1, 5, 5, ProductInput::kQkv);
+  expect(TensorKind::kLatentKeys, 1, 2, 6, ProductInput::kLatentKeys);  // of three heads
+  expect(TensorKind::kLatentValues, 1, 2, 4, ProductInput::kLatentValues);
+  expect(TensorKind::kLayerInputOut, 1, 2, 2, ProductInput::kLayerInputOut);
+  EXPECT_THAT(importance->find({TensorKind::kMixerOut, 0}, 4), IsEmpty());
+  EXPECT_THAT(importance->find({TensorKind::kLatentKeys, 1}, 4), IsEmpty());
+  EXPECT_THAT(importance->find({TensorKind::kFfnDown, 0}, 7), IsEmpty());
 }
 
 // 48 and 16 rows, and 16 of the mean of both: of the first column (48 * 1 + 16 * 5) / 64 = 2.

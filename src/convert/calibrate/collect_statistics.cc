@@ -102,7 +102,7 @@ double ColumnSums::mean_cosine(std::uint32_t layer) const noexcept {
 
 namespace {
 
-constexpr std::string_view kMagicAndVersion = "QSFG\3";
+constexpr std::string_view kMagicAndVersion = "QSFG\4";
 
 template <typename T>
 MutableByteSpan bytes_of(T& value) {
@@ -225,6 +225,14 @@ void fill_means(const RunState& state, const ModelSpec& spec, Calibration& calib
   calibration.expert_hits = state.choices.hits();
 }
 
+// The last layer up to `first` from which layers up to `last` have their keys and values.
+std::uint32_t first_with_kv(const ModelSpec& spec, std::uint32_t first, std::uint32_t last) {
+  for (std::uint32_t layer = last; layer-- > first;) {
+    first = std::min(first, spec.attention_of(layer).kv_layer);
+  }
+  return first;
+}
+
 // Tells the least budget, in whole MB, in which the model runs beside other bytes.
 Status too_small(const std::string& path, EngineOptions engine, std::uint64_t other_bytes) {
   constexpr std::uint64_t kMegabyte = 1'000'000;
@@ -281,6 +289,7 @@ Result<std::unique_ptr<StatisticsCollector>> StatisticsCollector::open(
     QSF_ASSIGN_OR_RETURN(const QsfReader reader, QsfReader::open(path));
     const ModelSpec& spec = reader.spec();
     QSF_RETURN_IF_ERROR(check_calibrated(spec).with_context(path));
+    collector->observer_.set_matrices(reader);
     // In the end the f32 means are in memory beside the sums.
     own_bytes = 2 * ColumnSums::memory_bytes(spec) +
                 PassObserver::memory_bytes(spec, options.context) +
@@ -385,18 +394,16 @@ Status StatisticsCollector::run_layers(std::span<const TokenId> tokens, std::uin
   const std::size_t n_windows = ceil_div(tokens.size(), options_.context);
   std::uint32_t begin = 0;
   if (kept_ != nullptr) {
-    QSF_ASSIGN_OR_RETURN(begin, kept_->start(first));
+    QSF_ASSIGN_OR_RETURN(begin, kept_->start(first_with_kv(spec(), first, last)));
   }
   done_rows_ = 0;
   total_rows_ = tokens.size() - n_windows;
   first_layer_ = first;
   observer_.set_consumer(&consumer);
-  observer_.set_first_layer(begin);
   Status status;
   for (std::size_t i = 0; i < n_windows && status.ok(); ++i) {
     status = run_window_layers(tokens, i, begin, last);
   }
-  observer_.set_first_layer(0);
   observer_.set_consumer(nullptr);
   first_layer_.reset();
   QSF_RETURN_IF_ERROR(std::move(status));

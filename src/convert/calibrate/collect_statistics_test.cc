@@ -25,6 +25,9 @@
 #include "engine/testing/naive_model_test.h"
 #include "engine/testing/streamed_model.h"
 #include "format/tensor_rules.h"
+#include "model/architecture.h"
+#include "model/testing/expert_graphs.h"
+#include "model/testing/state_graphs.h"
 
 namespace qsf {
 namespace {
@@ -137,6 +140,18 @@ void PrintTo(const Graph& graph, std::ostream* to) {
   *to << graph.name;
 }
 
+// Heads of each layer, values that are keys, windows.
+void set_own_heads(ModelSpec& s) {
+  s.architecture = "gemma4";
+  s.activation = Activation::kGeluTanh;
+  s.attention_scale = 0.4F;
+  s.value_norms = true;
+  set_layer_heads({{3, 6}, {1, 16}, {3, 6}}, s);
+  s.key_value_layers = {0, 1, 0};
+  s.sliding_window = {9, 0, 9};
+  s.layer_rope = {2, 1, 2};
+}
+
 // One of every way in which a layer begins, ends and shares its inputs.
 const Graph kGraphs[] = {
     {"llama", [](ModelSpec&) {}, {}},
@@ -187,6 +202,125 @@ const Graph kGraphs[] = {
      },
      {}},
     {"norms_of_heads", [](ModelSpec& s) { s.architecture = "qwen3"; }, {}},
+    {"short_convolutions",
+     [](ModelSpec& s) {
+       s.architecture = "lfm2";
+       s.layer_mixers = {1, 0, 1};
+       s.conv_taps = 3;
+       s.tied_head = true;
+     },
+     {}},
+    {"scans",
+     [](ModelSpec& s) {
+       set_granite_hybrid(s);
+       s.n_layers = kLayers;
+       s.logit_scale = 2.0F;
+       s.layer_mixers = {2, 0, 2};
+       s.layer_rope = {0, 0, 0};
+     },
+     {}},
+    {"scans_with_experts",
+     [](ModelSpec& s) {
+       set_granite_hybrid(s);
+       s.architecture = "granitemoehybrid";
+       s.n_layers = kLayers;
+       s.residual_scale = 1.0F;
+       s.logit_scale = 2.0F;
+       s.layer_mixers = {2, 0, 2};
+       s.layer_rope = {0, 0, 0};
+       s.n_experts = 4;
+       s.n_experts_used = 2;
+       s.expert_ffn = 20;
+       s.expert_renormalised = true;
+       s.shared_ffn = 28;
+     },
+     {}},
+    {"single_sublayers",
+     [](ModelSpec& s) {
+       set_nemotron_h(s);
+       s.n_layers = kLayers;
+       s.layer_mixers = {2, 4, 0};
+       s.ffn_layers = {0, 1, 0};
+       s.layer_rope = {0, 0, 0};
+     },
+     {}},
+    {"single_sublayers_with_experts",
+     [](ModelSpec& s) {
+       set_nemotron_h(s);
+       s.architecture = "nemotron_h_moe";
+       s.n_layers = kLayers;
+       s.layer_mixers = {0, 2, 4};
+       s.ffn_layers = {0, 0, 1};
+       s.layer_rope = {0, 0, 0};
+       s.n_experts = 5;
+       s.n_experts_used = 2;
+       s.expert_ffn = 20;
+       s.expert_layers = {0, 0, 1};
+       s.expert_scoring = ExpertScoring::kSigmoid;
+       s.shared_ffn = 28;
+     },
+     {}},
+    {"scans_beside_attention",
+     [](ModelSpec& s) {
+       set_falcon_h1(s);
+       s.logit_scale = 2.0F;
+     },
+     {}},
+    {"delta_rules",
+     [](ModelSpec& s) {
+       set_qwen35(s);
+       s.n_layers = kLayers;
+       s.layer_mixers = {3, 0, 3};
+     },
+     {}},
+    {"delta_rules_with_experts",
+     [](ModelSpec& s) {
+       set_qwen35(s);
+       s.architecture = "qwen3next";
+       s.n_layers = kLayers;
+       s.layer_mixers = {3, 0, 3};
+       s.mixer_groups = 6;
+       s.n_experts = 4;
+       s.n_experts_used = 3;
+       s.expert_ffn = 12;
+       s.shared_ffn = 10;
+       s.expert_layers = {1, 0, 1};
+     },
+     {}},
+    {"values_that_are_keys", set_own_heads, {}},
+    {"shared_keys_and_inputs_of_layers",
+     [](ModelSpec& s) {
+       set_own_heads(s);
+       s.key_value_layers.clear();
+       s.kv_layers = {0, 1, 0};
+       set_layer_ffn({20, 20, 36}, s);
+       s.layer_input_dim = 5;
+     },
+     {}},
+    {"experts_beside_an_ffn",
+     [](ModelSpec& s) {
+       set_own_heads(s);
+       s.architecture = "gemma4moe";
+       s.n_experts = 5;
+       s.n_experts_used = 2;
+       s.expert_ffn = 20;
+       s.expert_renormalised = true;
+       s.experts_beside_ffn = true;
+     },
+     {}},
+    {"latent_attention",
+     [](ModelSpec& s) {
+       set_latent(s);
+       s.expert_layers = {0, 1, 1};
+     },
+     {}},
+    {"latent_queries",
+     [](ModelSpec& s) {
+       set_latent(s);
+       s.expert_layers = {0, 0, 1};
+       s.latent_query_dim = 28;
+     },
+     {}},
     // Of more tiles of 64 rows than one product takes.
     {"many_tiles", [](ModelSpec& s) { s.hidden = 64 * 64 + 40; }, {}},
 };
@@ -216,6 +350,24 @@ void expect_means(const std::vector<float>& got, const std::vector<double>& want
   }
 }
 
+// Every matrix of a layer that may be rounded has statistics, and they tell its columns.
+void expect_all_matrices(const ModelSpec& spec, const Calibration& calibration,
+                         const Expected& want) {
+  const auto importance = column_importance(calibration);
+  ASSERT_TRUE(importance) << importance.error().message();
+  for (std::uint32_t layer = 0; layer < kLayers; ++layer) {
+    for (const TensorRule& rule : layer_rules(spec, layer)) {
+      if (rule.rows == 1 || rule.kind == TensorKind::kRouter) continue;
+      const std::string where = std::string(tensor_kind_name(rule.kind)) + std::to_string(layer);
+      // No row may have chosen an expert.
+      if (!is_expert(rule.kind)) {
+        EXPECT_EQ(want.means.count({rule.kind, layer, rule.expert}), 1U) << where;
+      }
+      EXPECT_FALSE(importance->find({rule.kind, layer, rule.expert}, rule.cols).empty()) << where;
+    }
+  }
+}
+
 // The diagonals of Hessians are the sums of squares of the same rows.
 void expect_squares(HessianSums& hessians, const Calibration& calibration) {
   const CalibratedModel& model = calibration.model;
@@ -224,8 +376,9 @@ void expect_squares(HessianSums& hessians, const Calibration& calibration) {
       const std::vector<float>& means = calibration.layers[layer].mean_squares[i];
       const auto input = static_cast<ProductInput>(i);
       const std::vector<float> hessian = hessians.take(input, layer);
-      // Routers are not rounded, and experts are not compensated.
-      if (input == ProductInput::kGateUp && model.has_experts(layer) && model.shared_ffn == 0) {
+      // Routers are not rounded; experts and the matrices of latent heads are not compensated.
+      const bool routes = input == ProductInput::kGateUp && model.has_experts(layer);
+      if (is_in_parts(input) || (routes && input_cols(model, {ProductInput::kDown, layer}) == 0)) {
         EXPECT_TRUE(hessian.empty());
         continue;
       }
@@ -284,7 +437,10 @@ TEST_P(CollectorGraphTest, GoesOnFromKeptRows) {
   CountedHessians second = feed(1, 2);
   EXPECT_EQ(second.n_rows(), (Rows{{1, kRows}}));
   CountedHessians third = feed(2, kLayers);
-  EXPECT_EQ(third.n_rows(), (Rows{{2, kRows}}));
+  // Unless the keys of an earlier layer are needed.
+  const bool shares = !collector.spec().owns_kv(2);
+  EXPECT_EQ(third.n_rows(),
+            shares ? (Rows{{0, kRows}, {1, kRows}, {2, kRows}}) : (Rows{{2, kRows}}));
   // No rows are kept behind the last layer, and those in front of another were given up.
   CountedHessians anew = feed(1, 2);
   EXPECT_EQ(anew.n_rows(), (Rows{{0, kRows}, {1, kRows}}));
@@ -321,12 +477,11 @@ TEST_P(CollectorGraphTest, MatchesTheDefinition) {
   EXPECT_EQ(got->n_skip_rows, kContext - 1);
   EXPECT_EQ(got->context, kContext);
   EXPECT_NEAR(got->loss, want.loss, 1e-4);
-  std::size_t n_matrices = 0;
   for (const auto& [matrix, means] : want.means) {
     const auto [kind, layer, e] = matrix;
     const std::string where = std::string(tensor_kind_name(kind)) + ", layer " +
                               std::to_string(layer) + ", expert " + std::to_string(e);
-    const auto input = product_input_of(kind, model_->spec().tied_head);
+    const auto input = product_input_of(got->model, layer, kind);
     ASSERT_TRUE(input.has_value()) << where;
     if (is_expert(kind)) {
       const ExpertCalibration& expert = got->layers[layer].experts.at(e);
@@ -343,11 +498,8 @@ TEST_P(CollectorGraphTest, MatchesTheDefinition) {
                        : got->layers[layer].mean_squares[static_cast<std::size_t>(*input)],
                    means.squares, where);
     }
-    ++n_matrices;
   }
-  if (model_->spec().n_experts == 0) {
-    EXPECT_EQ(n_matrices, kLayers * (model_->spec().gated_ffn ? 7U : 6U) + 1U);
-  }
+  expect_all_matrices(model_->spec(), *got, want);
   for (std::uint32_t layer = 0; layer < kLayers; ++layer) {
     if (layer > 0) {
       EXPECT_NEAR(got->layers[layer].cosine, want.cosines[layer], 1e-4) << layer;
@@ -504,29 +656,11 @@ TEST(CollectorRefusalTest, NamesWhatCannotBeCalibrated) {
   };
   ModelSpec spec = naive_llama(kLayers, kContext);
   EXPECT_TRUE(check_calibrated(spec).ok());
-  spec.architecture = "gemma4";
-  spec.value_norms = true;
-  spec.layer_heads = {{2, 8}, {1, 8}, {2, 8}};
-  expect_refused(spec, "heads of different widths");
-  const std::string path = testing_support::temporary_path("collect_refused.qsf");
-  const Status written = NaiveModel(spec, 5).write(path);
-  ASSERT_TRUE(written.ok()) << written.message();
-  const auto collector = StatisticsCollector::open(path, {.context = kContext});
-  std::filesystem::remove(path);
-  ASSERT_FALSE(collector);
-  EXPECT_THAT(collector.error().message(), HasSubstr("heads of different widths"));
-  spec.layer_heads.clear();
-  spec.key_value_layers = {0, 1, 0};
-  expect_refused(spec, "values that are keys");
-  spec.key_value_layers.clear();
-  spec.kv_layers = {0, 1, 1};
-  expect_refused(spec, "shared keys");
-  spec.kv_layers.clear();
-  spec.layer_input_dim = 4;
-  expect_refused(spec, "inputs of their own");
-  spec.layer_input_dim = 0;
-  spec.experts_beside_ffn = true;
-  expect_refused(spec, "experts beside an FFN");
+  spec.n_streams = 2;
+  expect_refused(spec, "several residual streams");
+  spec.n_streams = 1;
+  spec.embeds_only = true;
+  expect_refused(spec, "embeds texts alone");
 }
 
 }  // namespace

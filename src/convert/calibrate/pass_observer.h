@@ -17,6 +17,7 @@
 
 #include "convert/calibrate/calibration.h"
 #include "engine/engine.h"
+#include "format/qsf_reader.h"
 #include "ops/operator_observer.h"
 
 namespace qsf {
@@ -27,7 +28,7 @@ class RowConsumer {
  public:
   virtual ~RowConsumer() = default;
 
-  // Shapes  row [input_cols]
+  // Shapes  row [input_cols]; the columns of parts without what lies between them
   virtual void take_input(const InputPlace& place, std::span<const float> row) = 0;
   // The residual stream before and after a layer. Shapes  in, out [hidden]
   virtual void take_layer(std::uint32_t layer, std::span<const float> in,
@@ -43,8 +44,8 @@ class PassObserver final : public OperatorObserver {
   void set_consumer(RowConsumer* consumer) noexcept { consumer_ = consumer; }
   // Sets the layer that the next passes skip, if any.
   void set_skipped(std::optional<std::uint32_t> layer) noexcept { skipped_ = layer; }
-  // Sets the first layer of the next passes.
-  void set_first_layer(std::uint32_t layer) noexcept { first_layer_ = layer; }
+  // Names the matrices of the file, without which no input is handed over.
+  void set_matrices(const QsfReader& reader);
   // Sets the engine to cancel when `cancel` becomes true, and reserves memory for the rows of a
   // pass. Requires  the engine outlives the last pass
   void attach(Engine& engine);
@@ -55,23 +56,27 @@ class PassObserver final : public OperatorObserver {
 
   void pass_began(std::span<const Row> rows) override;
   void operator_ended(Backend& backend, const OperatorEvent& event) override;
+  void layer_reached(Backend& backend, std::uint32_t layer, Buffer hidden) override;
 
  private:
-  void begin_layer(Backend& backend, const OperatorEvent& event);
   void end_layer(Backend& backend);
   void take_product(Backend& backend, const OperatorEvent& event);
+  bool is_new(const InputPlace& place);
+  std::span<const float> input_row(Backend& backend, const OperatorEvent& event, std::uint32_t row);
 
   const std::atomic<bool>* cancel_;
   Engine* engine_ = nullptr;
   RowConsumer* consumer_ = nullptr;
   std::optional<std::uint32_t> skipped_;
-  std::uint32_t first_layer_ = 0;
-  std::uint32_t n_rows_ = 0;  // of the pass
-  std::uint32_t layer_ = 0;
-  bool in_layer_ = false;
-  std::optional<InputPlace> place_;  // of the last product
-  Buffer hidden_;                    // the residual stream
-  std::vector<float> before_;        // [n_rows, hidden], in front of the layer
+  // By section and tensor: the place of a matrix's input, if it has one.
+  std::vector<std::vector<std::optional<InputPlace>>> places_;
+  std::uint32_t n_rows_ = 0;             // of the pass
+  std::optional<std::uint32_t> layer_;   // that the pass is in
+  std::uint32_t taken_ = 0;              // bits of the places of all rows in it
+  std::optional<InputPlace> of_expert_;  // the last place of an expert in it
+  Buffer hidden_;                        // the residual stream
+  std::vector<float> before_;            // [n_rows, hidden], in front of the layer
+  std::vector<float> joined_;            // the parts of a row
 };
 
 }  // namespace qsf

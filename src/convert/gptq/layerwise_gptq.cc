@@ -27,8 +27,8 @@ namespace {
 // The columns of a Hessian; 0 for a place whose matrices are not compensated.
 std::uint64_t hessian_cols(const CalibratedModel& shape, const InputPlace& place) noexcept {
   const bool router_alone = place.input == ProductInput::kGateUp &&
-                            shape.has_experts(place.layer) && shape.shared_ffn == 0;
-  return router_alone ? 0 : input_cols(shape, place);
+                            input_cols(shape, {ProductInput::kDown, place.layer}) == 0;
+  return router_alone || is_in_parts(place.input) ? 0 : input_cols(shape, place);
 }
 
 }  // namespace
@@ -106,11 +106,16 @@ std::uint32_t LayerwiseGptq::layers_at_once(const ModelSpec& spec,
 Result<const GptqFactor*> LayerwiseGptq::factor_of(TensorKind kind, std::uint32_t layer,
                                                    std::uint32_t n_cols) {
   const ModelSpec& spec = collector_->spec();
-  const std::optional<ProductInput> input = product_input_of(kind, spec.tied_head);
+  const CalibratedModel shape = shape_of(spec);
+  const std::optional<ProductInput> input = product_input_of(shape, layer, kind);
   if (!input || *input == ProductInput::kHead || is_expert(kind)) return nullptr;
-  if (input_cols(shape_of(spec), {*input, layer}) != n_cols) return nullptr;
-  if (factor_ && input_ == *input && layer_ == layer) return &*factor_;
-  factor_.reset();
+  if (hessian_cols(shape, {*input, layer}) != n_cols) return nullptr;
+  if (layer_ != layer) {
+    for (std::optional<GptqFactor>& factor : factors_) factor.reset();
+  }
+  layer_ = layer;
+  std::optional<GptqFactor>& known = factors_[static_cast<std::size_t>(*input)];
+  if (known) return &*known;
   std::vector<float> hessian;
   if (sums_ && sums_->has(layer)) hessian = sums_->take(*input, layer);
   if (hessian.empty()) {  // not summed yet, or released before
@@ -122,10 +127,7 @@ Result<const GptqFactor*> LayerwiseGptq::factor_of(TensorKind kind, std::uint32_
   }
   auto factor = GptqFactor::create(std::move(hessian), n_cols);
   if (!factor) return Status(factor.error()).with_context("layer " + std::to_string(layer));
-  factor_.emplace(std::move(*factor));
-  input_ = *input;
-  layer_ = layer;
-  return &*factor_;
+  return &known.emplace(std::move(*factor));
 }
 
 }  // namespace qsf

@@ -81,10 +81,10 @@ class LayerwiseGptq final : public ErrorCompensation {
         layers_at_once_(layers_at_once),
         n_threads_(n_threads) {}
 
-  // Returns null for tensors that are looked up (embeddings, also one that is the head) and for
-  // experts that rows choose. Runs the
-  // model if a layer's Hessians are not summed yet.
-  // Fails  as StatisticsCollector::run_layers() and GptqFactor::create()
+  // Returns null for tensors that are looked up (embeddings, also one that is the head), for
+  // experts that rows choose and for matrices of which each head has columns of its own. Runs the
+  // model if a layer's Hessians are not summed yet. Fails  as StatisticsCollector::run_layers() and
+  // GptqFactor::create()
   Result<const GptqFactor*> factor_of(TensorKind kind, std::uint32_t layer,
                                       std::uint32_t n_cols) override;
 
@@ -94,8 +94,9 @@ class LayerwiseGptq final : public ErrorCompensation {
   std::uint32_t layers_at_once_;
   unsigned n_threads_;
   std::optional<HessianSums> sums_;
-  std::optional<GptqFactor> factor_;  // of the place below
-  ProductInput input_ = ProductInput::kQkv;
+  // Of one layer, by ProductInput: matrices of one input need not stand side by side in the file,
+  // and a factor takes the memory of its Hessian.
+  std::array<std::optional<GptqFactor>, kInputsPerLayer> factors_;
   std::uint32_t layer_ = 0;
 };
 

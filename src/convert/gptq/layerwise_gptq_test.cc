@@ -62,7 +62,7 @@ TEST_F(LayerwiseGptqTest, FactorsDoNotDependOnGroupsOfLayers) {
     // Matrices in the order of files; those of one place share a factor.
     for (const TensorKind kind : {TensorKind::kAttnQ, TensorKind::kAttnK, TensorKind::kAttnO,
                                   TensorKind::kFfnUp, TensorKind::kFfnDown}) {
-      const ProductInput input = *product_input_of(kind, spec.tied_head);
+      const ProductInput input = *product_input_of(shape_of(spec), layer, kind);
       const std::uint32_t n_cols = input_cols(shape_of(spec), {input});
       const auto a = one.factor_of(kind, layer, n_cols);
       const auto b = all.factor_of(kind, layer, n_cols);
