@@ -20,7 +20,6 @@
 #include "format/qsf_layout.h"
 #include "import/model_source.h"
 #include "ops/backend.h"
-#include "ops/operator_times.h"
 
 namespace qsf {
 

@@ -219,8 +219,13 @@ Status CalibrationDecoder::read_hits() {
   for (std::uint32_t i = 0; i < kExpertHitSizes; ++i) hits.push_back(reader_.read<float>());
   const Status valid = check_expert_hits(hits);
   if (!valid.ok()) return {StatusCode::kCorrupt, valid.message()};
-  if (calibration_.model.n_experts != 0) calibration_.expert_hits = std::move(hits);
-  return ok_status();
+  if (calibration_.model.n_experts != 0) {
+    calibration_.expert_hits = std::move(hits);
+    return ok_status();
+  }
+  const ByteSpan bytes = std::as_bytes(std::span(hits));
+  if (std::ranges::count(bytes, std::byte{0}) == std::ranges::ssize(bytes)) return ok_status();
+  return corrupt("hits of experts, but there are none");
 }
 
 Status CalibrationDecoder::read_places() {

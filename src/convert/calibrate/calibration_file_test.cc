@@ -245,6 +245,8 @@ TEST_F(CalibrationFileTest, DamagedColumnsOfPlacesAreRefusedByName) {
   expect_damage(kMixture + 8, 7U, "FFN sizes of experts: 0 and 7, but there are none");
   expect_damage(kMixture + 12, 1U, "layer 0: whether it has experts: 1, expected 0");
   expect_damage(kPlaces - 64, 2.0F, "hits of experts: 2");
+  expect_damage(kPlaces - 4, 0.5F, "hits of experts, but there are none");
+  expect_damage(kPlaces - 4, -0.0F, "hits of experts, but there are none");
   expect_damage(kPlaces, 6U, "for its shape");
   expect_damage(kPlaces + 44, (1U << 24) + 1, "layer 1: 16777217 columns of an input");
   for (std::size_t n = 0; n < whole.size(); ++n) {

@@ -9,6 +9,7 @@
 #ifndef QSF_CONVERT_CALIBRATE_PASS_OBSERVER_H_
 #define QSF_CONVERT_CALIBRATE_PASS_OBSERVER_H_
 
+#include <algorithm>
 #include <atomic>
 #include <cstdint>
 #include <optional>
@@ -49,9 +50,12 @@ class PassObserver final : public OperatorObserver {
   // Sets the engine to cancel when `cancel` becomes true, and reserves memory for the rows of a
   // pass. Requires  the engine outlives the last pass
   void attach(Engine& engine);
-  // Returns the bytes that attach() reserves for passes of `max_rows` rows.
+  // Returns the bytes that attach() reserves for passes of `max_rows` rows, and those of a row of
+  // parts.
   static std::uint64_t memory_bytes(const ModelSpec& spec, std::uint32_t max_rows) noexcept {
-    return std::uint64_t{max_rows} * spec.hidden * sizeof(float);
+    const std::uint64_t n_joined =
+        std::uint64_t{spec.n_heads} * std::max(spec.latent_key_dim, spec.latent_dim);
+    return (std::uint64_t{max_rows} * spec.hidden + n_joined) * sizeof(float);
   }
 
   void pass_began(std::span<const Row> rows) override;
