@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "tokenizer/added_matcher.h"
+#include "tokenizer/character_steps.h"
 #include "tokenizer/nfc.h"
 #include "tokenizer/utf8.h"
 
@@ -110,9 +111,13 @@ Status TextSteps::transform(TextStage stage, bool at_start, TextScratch& scratch
         fits = replace_all(step.text, step.replacement, limit, scratch, text, marks);
         break;
       case TextOp::kCollapseSpaces: collapse_spaces(text, marks); break;
+      case TextOp::kCleanText: clean_text(text, marks); break;
+      case TextOp::kSpaceIdeographs: space_ideographs(text, marks); break;
+      case TextOp::kStripMarks: strip_marks(text, marks); break;
+      case TextOp::kLowercase: lowercase(text, marks); break;
       case TextOp::kSplit: break;
     }
-    if (!fits) {
+    if (!fits || text.size() > limit) {
       return unsupported("tokenizer: the normaliser makes more than %zu bytes from a text of %zu",
                          limit, (limit - std::min(limit, kGrowthSlack)) / kMaxGrowth);
     }

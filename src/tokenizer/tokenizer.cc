@@ -45,6 +45,7 @@ struct Tokenizer::Scratch {
   std::string prepared;
   std::vector<Segment> segments;
   std::vector<Piece> pieces;
+  std::string word;
 };
 
 Result<std::size_t> Tokenizer::index_bytes(ByteSpan header, std::uint64_t section_bytes) {
@@ -61,6 +62,7 @@ Result<Tokenizer> Tokenizer::open(ByteSpan section, MutableByteSpan index_memory
   tokenizer.added_ = AddedMatcher(view, /*normalized=*/false);
   tokenizer.added_normalized_ = AddedMatcher(view, /*normalized=*/true);
   tokenizer.bpe_ = BpeModel(view, tokenizer.index_);
+  tokenizer.word_pieces_ = WordPieces(view, tokenizer.index_);
   return tokenizer;
 }
 
@@ -155,6 +157,10 @@ Status Tokenizer::encode_normalized(std::string_view text, bool at_start, Scratc
   bpe_.begin_segment(scratch.bpe);
   QSF_RETURN_IF_ERROR(steps_.split(text, scratch.text, scratch.pieces));
   for (const Piece piece : scratch.pieces) {
+    if (kind() == TokenizerKind::kWordPiece) {
+      word_pieces_.encode(text.substr(piece.begin, piece.end - piece.begin), scratch.word, out);
+      continue;
+    }
     if (steps_.splits()) bpe_.begin_segment(scratch.bpe);
     bpe_.encode(text.substr(piece.begin, piece.end - piece.begin), scratch.bpe, out);
   }
@@ -172,6 +178,13 @@ void Tokenizer::append_bytes(TokenId id, bool skip_special, std::string& out) co
   if (type == TokenType::kByte) {
     out.push_back(static_cast<char>(byte_token_value(text)));
     return;
+  }
+  if (kind() == TokenizerKind::kWordPiece) {
+    if (text.starts_with(kContinuation)) {
+      text.remove_prefix(kContinuation.size());
+    } else {
+      out.push_back(' ');
+    }
   }
   if (!section_.has(kSectionUnescapeSpaces)) {
     out.append(text);

@@ -29,6 +29,7 @@
 #include "tokenizer/tokenizer_data.h"
 #include "tokenizer/tokenizer_section.h"
 #include "tokenizer/vocab_index.h"
+#include "tokenizer/word_pieces.h"
 
 namespace qsf {
 
@@ -104,7 +105,10 @@ class Tokenizer {
   TokenId find_token(std::string_view text) const noexcept;
 
   std::uint32_t n_tokens() const noexcept { return section_.n_tokens(); }
-  std::uint32_t longest_token_bytes() const noexcept { return section_.longest_token_bytes(); }
+  // With the space that a word of kWordPiece begins with.
+  std::uint32_t longest_token_bytes() const noexcept {
+    return section_.longest_token_bytes() + (kind() == TokenizerKind::kWordPiece ? 1 : 0);
+  }
   TokenizerKind kind() const noexcept { return section_.kind(); }
   // The model's special tokens, kNoToken where it has none.
   TokenId bos() const noexcept { return section_.bos(); }
@@ -144,6 +148,7 @@ class Tokenizer {
   AddedMatcher added_normalized_;
   VocabIndex index_;
   BpeModel bpe_;
+  WordPieces word_pieces_;  // instead, of kWordPiece
 };
 
 }  // namespace qsf

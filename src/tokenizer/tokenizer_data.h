@@ -28,6 +28,7 @@ enum class TokenizerKind : std::uint8_t {
   kScoredBpe = 2,  // SentencePiece BPE: symbols are characters, pairs merge by the result's score
   kRankedBpe =
       3,  // symbols are characters, pairs merge by rank (tokenizer.json of Llama 2, Mistral)
+  kWordPiece = 4,  // words, of which the longest token is taken from the front (BERT)
 };
 
 // What a token is. Values are part of the format and equal SentencePiece's and GGUF's.
@@ -41,7 +42,8 @@ enum class TokenType : std::uint8_t {
 };
 
 struct VocabToken {
-  std::string text;  // kByteBpe: the token's bytes; else the piece, U+2581 standing for a space
+  std::string text;  // kByteBpe: the token's bytes; kWordPiece: ## and the bytes where the token
+                     // continues a word; else the piece, U+2581 standing for a space
   TokenType type = TokenType::kNormal;
   float score = 0.0F;  // kScoredBpe alone
 };
@@ -70,6 +72,11 @@ enum class TextOp : std::uint8_t {
   kReplace = 2,         // replaces every `text` by `replacement`
   kCollapseSpaces = 3,  // drops leading and trailing spaces, makes runs of spaces one
   kSplit = 4,           // cuts into pieces by the expression `text` (PCRE2, UTF, UCP)
+  // The parts of BERT's normaliser, see character_steps.h.
+  kCleanText = 5,
+  kSpaceIdeographs = 6,
+  kStripMarks = 7,
+  kLowercase = 8,
 };
 
 // Where in the order a step runs. Values are part of the format.

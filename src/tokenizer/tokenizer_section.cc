@@ -46,11 +46,11 @@ Result<SectionView> SectionView::parse_header(ByteSpan bytes, std::uint64_t sect
   SectionView view;
   view.bytes_ = bytes;
   view.flags_ = view.field(8);
-  if (version != kSectionVersion || kind < 1 || kind > 3 ||
+  if (version != kSectionVersion || kind < 1 || kind > 4 ||
       (view.flags_ & ~kSectionKnownFlags) != 0) {
     return unsupported(
         "tokenizer section: version %u, kind %u, flags 0x%x: this reader knows version %u, kinds 1 "
-        "to 3 and flags 0x%x; a newer QSF may read it",
+        "to 4 and flags 0x%x; a newer QSF may read it",
         version, kind, view.flags_, kSectionVersion, static_cast<unsigned>(kSectionKnownFlags));
   }
   view.kind_ = static_cast<TokenizerKind>(kind);
@@ -65,8 +65,9 @@ Result<SectionView> SectionView::parse_header(ByteSpan bytes, std::uint64_t sect
   view.n_token_bytes_ = view.field(48);
   view.n_string_bytes_ = view.field(52);
   const bool scored = view.kind_ == TokenizerKind::kScoredBpe;
+  const bool has_merges = !scored && view.kind_ != TokenizerKind::kWordPiece;
   QSF_RETURN_IF_ERROR(check_count("tokens", view.n_tokens_, kMaxVocabTokens));
-  QSF_RETURN_IF_ERROR(check_count("merges", view.n_merges_, scored ? 0 : kMaxMerges));
+  QSF_RETURN_IF_ERROR(check_count("merges", view.n_merges_, has_merges ? kMaxMerges : 0));
   QSF_RETURN_IF_ERROR(check_count("added tokens", view.n_added_, kMaxAdded));
   QSF_RETURN_IF_ERROR(check_count("steps", view.n_steps_, kMaxSteps));
   QSF_RETURN_IF_ERROR(check_count("stop ids", view.n_stop_, kMaxStopIds));
@@ -141,6 +142,9 @@ Status SectionView::check_ids() const {
   }
   if ((has(kSectionAddBos) && bos() == kNoToken) || (has(kSectionAddEos) && eos() == kNoToken)) {
     return corrupt("tokenizer section: asks to add a BOS or EOS token that it does not name");
+  }
+  if (kind_ == TokenizerKind::kWordPiece && unk() == kNoToken) {
+    return corrupt("tokenizer section: kind 4 without a token for unknown words");
   }
   for (std::uint32_t i = 0; i < n_stop_; ++i) {
     if (stop_id(i) >= n_tokens_) {
@@ -220,7 +224,7 @@ Status SectionView::check_steps() const {
     const unsigned stage = load_le<std::uint8_t>(bytes_, at + 1);
     const unsigned behavior = load_le<std::uint8_t>(bytes_, at + 2);
     const unsigned flags = load_le<std::uint8_t>(bytes_, at + 3);
-    if (op < 1 || op > 4 || stage > 1 || behavior > 4 ||
+    if (op < 1 || op > 8 || stage > 1 || behavior > 4 ||
         (flags & ~unsigned{kStepKnownFlags}) != 0 || field(at + 20) != 0) {
       return unsupported(
           "tokenizer section: step %u: operation %u, stage %u, behaviour %u, flags 0x%x: not known",
@@ -231,7 +235,8 @@ Status SectionView::check_steps() const {
                      n_string_bytes_);
     }
     const bool is_split = static_cast<TextOp>(op) == TextOp::kSplit;
-    const bool needs_text = static_cast<TextOp>(op) != TextOp::kCollapseSpaces;
+    const bool needs_text = is_split || static_cast<TextOp>(op) == TextOp::kPrepend ||
+                            static_cast<TextOp>(op) == TextOp::kReplace;
     if ((needs_text && field(at + 8) == 0) || stage < last_stage || (is_split && stage == 0) ||
         (splitting && !is_split)) {
       return corrupt(

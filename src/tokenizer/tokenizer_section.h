@@ -20,11 +20,11 @@ namespace qsf {
 // offset size  field               valid range
 //      0    4  magic               "QTOK"
 //      4    2  version             1
-//      6    1  kind                1, 2, 3
+//      6    1  kind                1, 2, 3, 4
 //      7    1  zero
 //      8    4  flags               kSectionFlag*
 //     12    4  token count         1 .. 2^24
-//     16    4  merge count         0 .. 2^25; 0 for kind 2
+//     16    4  merge count         0 .. 2^25; 0 for kinds 2, 4
 //     20    4  added token count   0 .. 2^20
 //     24    4  step count          0 .. 64
 //     28    4  stop id count       0 .. 1024

@@ -81,6 +81,7 @@ std::string_view kind_name(qsf::TokenizerKind kind) {
     case qsf::TokenizerKind::kByteBpe: return "byte-level BPE";
     case qsf::TokenizerKind::kScoredBpe: return "SentencePiece BPE";
     case qsf::TokenizerKind::kRankedBpe: return "character BPE";
+    case qsf::TokenizerKind::kWordPiece: return "WordPiece";
   }
   return "unknown";
 }

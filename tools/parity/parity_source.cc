@@ -42,6 +42,7 @@ const char* kind_name(qsf::TokenizerKind kind) {
   switch (kind) {
     case qsf::TokenizerKind::kByteBpe: return "byte-level BPE";
     case qsf::TokenizerKind::kScoredBpe: return "SentencePiece BPE";
+    case qsf::TokenizerKind::kWordPiece: return "WordPiece";
     case qsf::TokenizerKind::kRankedBpe: break;
   }
   return "ranked BPE";
