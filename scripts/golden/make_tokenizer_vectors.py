@@ -239,6 +239,38 @@ def opt():
     write_cases("opt", cases)
 
 
+BERT_TEXTS = [
+    "unaffable", "UNAFFABLE!", "Stra\u00dfe STRASSE \u1e9e", "\u0130stanbul \u0131 I \u0130", "A\u0301\u0300e\u0323\u0301z",
+    "\u212b \u2126 \u0958 \uac00\ud55c", "soft\u00adhyphen", "zero\u200bwidth\u200d joiner\ufeff", "tab\tline\nfeed\x0bform\x0cx",
+    "a\x00b\x01c\x7fd\x85e\x9f", "\u6211a\u60f3b", "\u3053\u3093\u306b\u3061\u306f\u4e16\u754c", "\U00020000\U0002b820\U0002b920",
+    "\u2014dash\u2013en\u2026", "\u00a1hola! \u00bfqu\u00e9?", "$9.99 + 5% = ^x~ `y` |z|", "\u20ac5 \u00a35 \u00a9", "x" * 99, "x" * 100,
+    "x" * 101, "\u00e9" * 100, "\u00e9" * 101, ("a" * 120) + " house", "don't they'd", "[CLS] house [SEP]", "[cls]", "[UNK]",
+    "[MASK]s the [MASK].", "[PAD]", "##house", "house##s", "[ CLS ]", "\ufffdhouse\ufffd", "\ue000private\uf8ff",
+    "\U0001f600house\U0001f600", "\u1100\u1161\u11a8 \u11a7", "\u0928\u093f \u0e01\u0e33", "\ufb01ne \uff21\uff22 \u2163", "\u03a3\u039f\u03a6\u039f\u03a3",
+    "a\u302e\U0001d165", "\u0345\u0301", "\u0301house", " \u00a0\u2003house\u3000\u2028road\u2029", "\u05e9\u05b8\u05dc\u05d5\u05b9\u05dd",
+    "\u1e9b\u0323", "the\u180eroad", "\u061cmark\u2066iso\u2069", "\U000e0041tag", "\u0f0bx\u0f0d", "\u3001\u3002\u300c", "_under_score_",
+]
+
+
+def word_pieces(folder, **normalizer):
+    """A WordPiece vocabulary, of tokenizer.json and vocab.txt."""
+    control = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"]
+    tokenizer = Tokenizer(models.WordPiece(unk_token="[UNK]"))
+    tokenizer.normalizer = normalizers.BertNormalizer(**normalizer)
+    tokenizer.pre_tokenizer = pre_tokenizers.BertPreTokenizer()
+    tokenizer.decoder = decoders.WordPiece(cleanup=False)  # which published files have: of English alone
+    letters = "abcdefghijklmnopqrstuvwxyz\u00e9\u00df\u0131i\u0307\u03c3\u03bf\u03c6\u05e9\u05dc\u1112\u1161\u11ab\u093f\u0928\u11a7\u302e\u00e0"
+    tokenizer.train_from_iterator(PARAGRAPHS, trainers.WordPieceTrainer(
+        vocab_size=520, show_progress=False, special_tokens=control, initial_alphabet=list(letters)))
+    tokenizer.post_processor = processors.TemplateProcessing(
+        single="[CLS] $A [SEP]", pair="[CLS] $A [SEP] $B:1 [SEP]:1", special_tokens=[("[CLS]", 2), ("[SEP]", 3)])
+    saved = save_hf(folder, tokenizer, texts=ALL_TEXTS + decomposed_texts() + BERT_TEXTS, tokens=[])
+    vocabulary = saved.get_vocab()
+    write(folder, "vocab.txt", "".join(text + "\n" for text in sorted(vocabulary, key=vocabulary.get)))
+    write_config(folder, tokenizer_class="BertTokenizer", do_lower_case=normalizer["lowercase"], cls_token="[CLS]",
+                 sep_token="[SEP]", pad_token="[PAD]", unk_token="[UNK]", mask_token="[MASK]")
+
+
 def families():
     """One folder for each pipeline that a supported architecture is published with."""
     split = pre_tokenizers.Split
@@ -334,6 +366,8 @@ def main():
     spm("spm_collapse", vocab_size=300, character_coverage=0.98, user_defined_symbols=["<tool>", "<tools>", "the"],
         pad_id=3)
     families()
+    word_pieces("bert", lowercase=True)
+    word_pieces("bert_cased", lowercase=False)
     for argument in arguments.model:
         name, path = argument.split("=", 1)
         texts = [t for i, t in enumerate(ALL_TEXTS) if i % 3 == 0 or i > len(ALL_TEXTS) - 10]

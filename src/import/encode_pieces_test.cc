@@ -158,7 +158,8 @@ INSTANTIATE_TEST_SUITE_P(All, EncodePiecesFolderTest,
                          testing::Values("gpt2", "gpt2_prefix", "llama3", "qwen2", "falcon",
                                          "splits", "llama2", "mistral", "metaspace", "gemma",
                                          "no_fallback", "spm", "spm_collapse", "opt", "bloom",
-                                         "phi2", "phi3", "gemma2", "stablelm2", "smollm2"),
+                                         "phi2", "phi3", "gemma2", "stablelm2", "smollm2", "bert",
+                                         "bert_cased"),
                          [](const auto& named) { return std::string(named.param); });
 
 class EncodePiecesGgufTest : public testing::TestWithParam<const char*> {};

@@ -9,7 +9,9 @@
 #include <unordered_set>
 #include <utility>
 
+#include "import/bert_steps.h"
 #include "import/vocabulary.h"
+#include "tokenizer/word_pieces.h"
 
 namespace qsf {
 
@@ -219,6 +221,54 @@ Result<TokenizerData> scored(const GgufReader& gguf) {
   return data;
 }
 
+// Returns the token as BERT's own vocabulary has it. In GGUF words begin with U+2581 and tokens
+// that continue a word have nothing in front; those in brackets are as they were.
+std::string word_piece_of(const VocabToken& token) {
+  const bool special = token.type == TokenType::kControl || token.type == TokenType::kUnknown;
+  const bool bracketed = token.text.starts_with('[') && token.text.ends_with(']');
+  if (token.text.starts_with(kGgufSpaceSymbol)) return token.text.substr(kGgufSpaceSymbol.size());
+  if (special || bracketed || token.type == TokenType::kUnused) return token.text;
+  return std::string(kContinuation) + token.text;
+}
+
+// Ids that a file does not name are those of BERT's own vocabulary, as in llama.cpp. Letters become
+// lowercase where no key says otherwise.
+Result<TokenizerData> word_pieces(const GgufReader& gguf) {
+  constexpr TokenId kPad = 0;
+  constexpr TokenId kUnknown = 100;
+  constexpr TokenId kBegin = 101;
+  constexpr TokenId kEnd = 102;
+  TokenizerData data;
+  data.kind = TokenizerKind::kWordPiece;
+  data.strip_leading_space = true;
+  QSF_RETURN_IF_ERROR(read_vocabulary(gguf, /*scored=*/false, data));
+  const std::size_t n = data.tokens.size();
+  QSF_ASSIGN_OR_RETURN(data.bos, special_id(gguf, "tokenizer.ggml.cls_token_id", kBegin, n));
+  QSF_ASSIGN_OR_RETURN(data.bos, special_id(gguf, "tokenizer.ggml.bos_token_id", data.bos, n));
+  // The key is spelt so in all files.
+  QSF_ASSIGN_OR_RETURN(data.eos, special_id(gguf, "tokenizer.ggml.seperator_token_id", kEnd, n));
+  QSF_ASSIGN_OR_RETURN(data.pad, special_id(gguf, "tokenizer.ggml.padding_token_id", kPad, n));
+  QSF_ASSIGN_OR_RETURN(data.unk, special_id(gguf, "tokenizer.ggml.unknown_token_id", kUnknown, n));
+  if (data.unk == kNoToken || data.bos == kNoToken || data.eos == kNoToken) {
+    return corrupt(
+        "GGUF: a \"bert\" tokenizer of %zu tokens without those for unknown words and "
+        "for the ends of a text",
+        n);
+  }
+  for (const TokenId id : {data.bos, data.eos}) data.tokens[id].type = TokenType::kControl;
+  data.tokens[data.unk].type = TokenType::kUnknown;
+  data.add_bos = data.add_eos = true;
+  data.stop_ids.push_back(data.eos);
+  for (VocabToken& token : data.tokens) token.text = word_piece_of(token);
+  add_matched_tokens(gguf, data);
+  QSF_ASSIGN_OR_RETURN(const auto lower, gguf.get_bool("tokenizer.ggml.normalizer.lowercase"));
+  QSF_ASSIGN_OR_RETURN(const auto strip, gguf.get_bool("tokenizer.ggml.normalizer.strip_accents"));
+  const bool lowercase = lower.value_or(true);
+  add_bert_normalizer({.strip_marks = strip.value_or(lowercase), .lowercase = lowercase}, data);
+  add_bert_splits(data);
+  return data;
+}
+
 }  // namespace
 
 Result<TokenizerData> tokenizer_from_gguf(const GgufReader& gguf) {
@@ -228,9 +278,10 @@ Result<TokenizerData> tokenizer_from_gguf(const GgufReader& gguf) {
   }
   if (*model == "gpt2") return byte_level(gguf);
   if (*model == "llama") return scored(gguf);
+  if (*model == "bert") return word_pieces(gguf);
   return unsupported(
-      "GGUF: tokenizer model \"%s\" is not supported, which reads \"gpt2\" "
-      "(byte-level BPE) and \"llama\" (SentencePiece BPE)",
+      "GGUF: tokenizer model \"%s\" is not supported; expected \"gpt2\" (byte-level BPE), "
+      "\"llama\" (SentencePiece BPE) or \"bert\" (WordPiece)",
       std::string(model->substr(0, 60)).c_str());
 }
 

@@ -8,11 +8,13 @@
 #include <gtest/gtest.h>
 
 #include <filesystem>
+#include <map>
 #include <sstream>
 #include <string>
 #include <vector>
 
 #include "base/bytes.h"
+#include "import/hf/hf_tokenizer.h"
 #include "import/testing/gguf_writer.h"
 #include "import/testing/tokenizer_fixture.h"
 
@@ -285,6 +287,104 @@ TEST(GgufTokenizerTest, AVocabularyOfLlama3WithoutANameIsSplitAsItsOwn) {
     ASSERT_FALSE(data->steps.empty());
     EXPECT_EQ(data->steps.front().text, pre.expressions[0]);
   }
+}
+
+// BERT's vocabulary of testdata, in whose folder a token's id is its line.
+struct WordFile {
+  explicit WordFile(const std::string& folder) {
+    const std::string path = std::string(QSF_SOURCE_DIR) + "/testdata/tokenizer/" + folder + "/";
+    for (const HfTokenizerFileName& entry : hf_tokenizer_file_names()) {
+      files.*entry.content = read_file(path + entry.name);
+    }
+    const auto data = tokenizer_from_hf(files);
+    EXPECT_TRUE(data.has_value()) << data.error().message();
+    for (const VocabToken& token : data->tokens) {
+      const bool special = token.type != TokenType::kNormal;
+      const bool continues = token.text.starts_with("##");
+      tokens.push_back(special     ? token.text
+                       : continues ? token.text.substr(2)
+                                   : "\xE2\x96\x81" + token.text);
+      types.push_back(special ? 3U : 1U);
+    }
+  }
+
+  Result<TokenizerData> read() const {
+    testing_support::GgufWriter writer;
+    writer.add_text("tokenizer.ggml.model", "bert");
+    writer.add_text("tokenizer.ggml.pre", "jina-v2-en");
+    writer.add_texts("tokenizer.ggml.tokens", tokens);
+    if (!types.empty()) writer.add_u32s("tokenizer.ggml.token_type", types);
+    for (const auto& [key, id] : ids) writer.add_u32("tokenizer.ggml." + key, id);
+    for (const auto& [key, value] : booleans) writer.add_bool("tokenizer.ggml." + key, value);
+    const std::string file = writer.finish();
+    const auto gguf = GgufReader::parse(as_bytes(file), file.size());
+    EXPECT_TRUE(gguf) << gguf.error().message();
+    return tokenizer_from_gguf(*gguf);
+  }
+
+  HfTokenizerFiles files;
+  std::vector<std::string> tokens;
+  std::vector<std::uint32_t> types;
+  std::map<std::string, std::uint32_t> ids = {{"bos_token_id", 2},
+                                              {"seperator_token_id", 3},
+                                              {"padding_token_id", 0},
+                                              {"unknown_token_id", 1}};
+  std::map<std::string, bool> booleans;
+};
+
+void expect_equal_sections(const Result<TokenizerData>& ours, const HfTokenizerFiles& files) {
+  ASSERT_TRUE(ours.has_value()) << ours.error().message();
+  const auto theirs = tokenizer_from_hf(files);
+  EXPECT_EQ(*write_tokenizer_section(*ours), *write_tokenizer_section(*theirs));
+}
+
+TEST(GgufTokenizerTest, WordPiecesAreThoseOfTheFolder) {
+  WordFile words("bert");
+  expect_equal_sections(words.read(), words.files);
+  // Older files call the first token otherwise.
+  words.ids.erase("bos_token_id");
+  words.ids["cls_token_id"] = 2;
+  expect_equal_sections(words.read(), words.files);
+  WordFile cased("bert_cased");
+  cased.booleans["normalizer.lowercase"] = false;
+  expect_equal_sections(cased.read(), cased.files);
+  cased.booleans["normalizer.strip_accents"] = true;
+  EXPECT_EQ(cased.read()->steps[2].op, TextOp::kStripMarks);
+  EXPECT_EQ(cased.read()->steps[3].op, TextOp::kSplit);
+}
+
+TEST(GgufTokenizerTest, WordPiecesHaveTheIdsOfBertWhereNoneAreNamed) {
+  WordFile words("bert");
+  words.ids.clear();
+  const auto data = words.read();
+  ASSERT_TRUE(data.has_value()) << data.error().message();
+  EXPECT_EQ(data->pad, 0U);
+  EXPECT_EQ(data->unk, 100U);
+  EXPECT_EQ(data->bos, 101U);
+  EXPECT_EQ(data->eos, 102U);
+  EXPECT_TRUE(data->add_bos && data->add_eos);
+  EXPECT_EQ(data->tokens[100].type, TokenType::kUnknown);
+  EXPECT_EQ(data->tokens[101].type, TokenType::kControl);
+  words.tokens.resize(100);
+  words.types.clear();
+  EXPECT_NE(words.read().error().message().find("100 tokens without"), std::string::npos);
+}
+
+// Files of the first converters say of no token that it is special.
+TEST(GgufTokenizerTest, TokensInBracketsAreNotParts) {
+  WordFile words("bert");
+  words.types.clear();
+  words.tokens.push_back("[unused1]");
+  words.tokens.push_back("]");
+  words.tokens.push_back("\xE2\x96\x81[x]");
+  const auto data = words.read();
+  ASSERT_TRUE(data.has_value()) << data.error().message();
+  const std::size_t n = words.tokens.size();
+  EXPECT_EQ(data->tokens[2].text, "[CLS]");
+  EXPECT_EQ(data->tokens[2].type, TokenType::kControl);
+  EXPECT_EQ(data->tokens[n - 3].text, "[unused1]");
+  EXPECT_EQ(data->tokens[n - 2].text, "##]");
+  EXPECT_EQ(data->tokens[n - 1].text, "[x]");
 }
 
 TEST(GgufTokenizerTest, AModernBertSplitsAsGpt2) {

@@ -6,6 +6,7 @@
 #include <optional>
 #include <utility>
 
+#include "import/bert_steps.h"
 #include "import/gguf/gguf_tokenizer.h"
 #include "tokenizer/nfc.h"
 
@@ -91,6 +92,16 @@ Status add_replace(const JsonValue& json, TokenizerData& data) {
   return ok_status();
 }
 
+// Accents that are not spoken of are stripped where letters become lowercase.
+void add_bert(const JsonValue& json, TokenizerData& data) {
+  const bool lowercase = json.boolean("lowercase").value_or(true);
+  add_bert_normalizer({.clean_text = json.boolean("clean_text").value_or(true),
+                       .space_ideographs = json.boolean("handle_chinese_chars").value_or(true),
+                       .strip_marks = json.boolean("strip_accents").value_or(lowercase),
+                       .lowercase = lowercase},
+                      data);
+}
+
 Status add_normalizer(const JsonValue& json, int depth, TokenizerData& data) {
   const std::string type = type_of(json);
   if (type == "Sequence" && depth < kMaxDepth) {
@@ -107,6 +118,10 @@ Status add_normalizer(const JsonValue& json, int depth, TokenizerData& data) {
     return ok_status();
   }
   if (type == "Replace") return add_replace(json, data);
+  if (type == "BertNormalizer") {
+    add_bert(json, data);
+    return ok_status();
+  }
   if (type == "NFC") {
     if (!data.steps.empty()) {
       return unsupported("tokenizer.json: normaliser \"NFC\" behind another is not supported");
@@ -194,6 +209,10 @@ Status add_pre_tokenizer(const JsonValue& json, int depth, TokenizerData& data) 
     add_split("\\s", SplitBehavior::kRemoved, false, data);
     return ok_status();
   }
+  if (type == "BertPreTokenizer") {
+    add_bert_splits(data);
+    return ok_status();
+  }
   return unknown_part("pre-tokeniser", json);
 }
 
@@ -211,6 +230,10 @@ Status read_decoder(const JsonValue& json, int depth, TokenizerData& data) {
     QSF_RETURN_IF_ERROR(check_metaspace(json));
     data.unescape_spaces = true;
     data.strip_leading_space = prepend_scheme(json) != "never";
+    return ok_status();
+  }
+  if (type == "WordPiece" && data.kind == TokenizerKind::kWordPiece) {
+    data.strip_leading_space = true;  // "cleanup" of English punctuation is left out
     return ok_status();
   }
   if (type == "Replace") {

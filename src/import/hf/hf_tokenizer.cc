@@ -10,12 +10,14 @@
 #include <utility>
 #include <vector>
 
+#include "import/bert_steps.h"
 #include "import/gguf/gguf_tokenizer.h"
 #include "import/hf/hf_pipeline.h"
 #include "import/json_document.h"
 #include "import/sentencepiece_model.h"
 #include "import/vocabulary.h"
 #include "tokenizer/tokenizer_section.h"
+#include "tokenizer/word_pieces.h"
 
 namespace qsf {
 
@@ -165,7 +167,7 @@ struct HfTokenizerJson {
 Status check_model(const JsonValue& model) {
   const auto type = model.text("type");
   if ((type && type != "BPE") || model.find("merges") == nullptr) {
-    return unsupported("tokenizer.json: model \"%s\", expected \"BPE\"",
+    return unsupported("tokenizer.json: model \"%s\", expected \"BPE\" or \"WordPiece\"",
                        std::string(type.value_or("none").substr(0, 60)).c_str());
   }
   for (const char* affix : {"continuing_subword_prefix", "end_of_word_suffix"}) {
@@ -199,7 +201,36 @@ Status read_merges(const JsonValue& model, TokenizerData& data) {
   return add_merges(texts, data);
 }
 
+// Sets the token of unknown words, which a vocabulary must have.
+Status set_unknown_word(std::string_view text, TokenizerData& data) {
+  data.unk = find_token(data, text);
+  if (data.unk == kNoToken) {
+    return corrupt("tokenizer: the vocabulary has no \"%s\" for unknown words",
+                   std::string(text.substr(0, 60)).c_str());
+  }
+  data.tokens[data.unk].type = TokenType::kUnknown;
+  return ok_status();
+}
+
+Status read_word_pieces(const JsonValue& model, TokenizerData& data) {
+  const auto prefix = model.text("continuing_subword_prefix");
+  const auto longest = model.unsigned_integer("max_input_chars_per_word");
+  if (prefix.value_or(kContinuation) != kContinuation ||
+      longest.value_or(kMaxWordCharacters) != kMaxWordCharacters) {
+    return unsupported(
+        "tokenizer.json: WordPiece with continuing_subword_prefix \"%s\" and "
+        "max_input_chars_per_word %llu, expected \"##\" and %zu",
+        std::string(prefix.value_or("").substr(0, 60)).c_str(),
+        static_cast<unsigned long long>(longest.value_or(0)), kMaxWordCharacters);
+  }
+  const JsonValue* vocabulary = model.find("vocab");
+  if (vocabulary == nullptr) return corrupt("tokenizer.json: the model has no vocab");
+  QSF_RETURN_IF_ERROR(read_vocabulary(*vocabulary, data));
+  return set_unknown_word(model.text("unk_token").value_or("[UNK]"), data);
+}
+
 Status read_model(const JsonValue& model, TokenizerData& data) {
+  if (data.kind == TokenizerKind::kWordPiece) return read_word_pieces(model, data);
   QSF_RETURN_IF_ERROR(check_model(model));
   const JsonValue* vocabulary = model.find("vocab");
   if (vocabulary == nullptr) return corrupt("tokenizer.json: the model has no vocab");
@@ -332,13 +363,14 @@ Result<HfTokenizerJson> read_tokenizer_json(std::string_view text) {
   TokenizerData& data = result.data;
   const bool bytes = hf_part_has_type(pre_tokenizer, "ByteLevel");
   data.kind = bytes ? TokenizerKind::kByteBpe : TokenizerKind::kRankedBpe;
+  if (model->text("type") == "WordPiece") data.kind = TokenizerKind::kWordPiece;
   QSF_RETURN_IF_ERROR(read_model(*model, data));
   QSF_RETURN_IF_ERROR(add_hf_normalizer(json.find("normalizer"), data));
   QSF_RETURN_IF_ERROR(add_hf_pre_tokenizer(pre_tokenizer, data));
   QSF_RETURN_IF_ERROR(read_hf_decoder(decoder, data));
   QSF_RETURN_IF_ERROR(read_added_tokens(json, data));
   QSF_RETURN_IF_ERROR(read_post_processor(json.find("post_processor"), 0, result));
-  if (bytes) decode_byte_alphabet(data);
+  if (data.kind == TokenizerKind::kByteBpe) decode_byte_alphabet(data);
   return result;
 }
 
@@ -349,6 +381,7 @@ constexpr HfTokenizerFileName kFileNames[] = {
     {"tokenizer.model", &HfTokenizerFiles::tokenizer_model},
     {"vocab.json", &HfTokenizerFiles::vocab_json},
     {"merges.txt", &HfTokenizerFiles::merges_txt},
+    {"vocab.txt", &HfTokenizerFiles::vocab_txt},
     {"added_tokens.json", &HfTokenizerFiles::added_tokens_json},
     {"special_tokens_map.json", &HfTokenizerFiles::special_tokens_map_json},
     {"tokenizer_config.json", &HfTokenizerFiles::tokenizer_config_json},
@@ -532,6 +565,59 @@ Result<TokenizerData> from_vocab_and_merges(const HfTokenizerFiles& files,
   return data;
 }
 
+// One token a line. Where the configuration does not say otherwise, text becomes lowercase.
+Result<TokenizerData> from_word_list(const std::string& lines, const JsonValue& config,
+                                     const JsonValue& map) {
+  const std::string_view name = config.text("tokenizer_class").value_or("BertTokenizer");
+  if ((name != "BertTokenizer" && name != "BertTokenizerFast") ||
+      !config.boolean("do_basic_tokenize").value_or(true)) {
+    return unsupported(
+        "tokenizer_config.json: class \"%s\" with vocab.txt, expected BertTokenizer with "
+        "do_basic_tokenize; add a tokenizer.json",
+        std::string(name.substr(0, 60)).c_str());
+  }
+  TokenizerData data;
+  data.kind = TokenizerKind::kWordPiece;
+  data.strip_leading_space = true;
+  std::string_view rest = lines;
+  while (!rest.empty()) {
+    const std::size_t end = std::min(rest.find('\n'), rest.size());
+    std::string_view line = rest.substr(0, end);
+    rest.remove_prefix(std::min(end + 1, rest.size()));
+    if (line.ends_with('\r')) line.remove_suffix(1);
+    VocabToken token;
+    token.text = line;
+    if (line.empty()) token.type = TokenType::kUnused;
+    data.tokens.push_back(std::move(token));
+  }
+  const auto named = [&](const char* key, std::string_view fallback) {
+    const auto text = token_text(config, key);
+    return std::string(text ? *text : token_text(map, key).value_or(fallback));
+  };
+  QSF_RETURN_IF_ERROR(set_unknown_word(named("unk_token", "[UNK]"), data));
+  data.bos = find_token(data, named("cls_token", "[CLS]"));
+  data.eos = find_token(data, named("sep_token", "[SEP]"));
+  data.pad = find_token(data, named("pad_token", "[PAD]"));
+  for (const TokenId id :
+       {data.pad, data.unk, data.bos, data.eos, find_token(data, named("mask_token", "[MASK]"))}) {
+    if (id == kNoToken) continue;
+    AddedToken added;
+    added.text = data.tokens[id].text;
+    added.special = true;
+    QSF_RETURN_IF_ERROR(add_token(std::move(added), id, data));
+  }
+  data.add_bos = data.bos != kNoToken;
+  data.add_eos = data.eos != kNoToken;
+  if (data.add_eos) data.stop_ids.push_back(data.eos);
+  const bool lowercase = config.boolean("do_lower_case").value_or(true);
+  add_bert_normalizer({.space_ideographs = config.boolean("tokenize_chinese_chars").value_or(true),
+                       .strip_marks = config.boolean("strip_accents").value_or(lowercase),
+                       .lowercase = lowercase},
+                      data);
+  add_bert_splits(data);
+  return data;
+}
+
 }  // namespace
 
 std::span<const HfTokenizerFileName> hf_tokenizer_file_names() noexcept {
@@ -582,9 +668,10 @@ Result<TokenizerData> tokenizer_from_hf(const HfTokenizerFiles& files) {
     set_add_rules(config, /*has_template=*/false, /*bos_by_default=*/false, data);
     return data;
   }
+  if (files.vocab_txt.has_value()) return from_word_list(*files.vocab_txt, config, map);
   return not_found(
-      "no tokenizer: expected tokenizer.json, tokenizer.model, or vocab.json with "
-      "merges.txt beside the model");
+      "no tokenizer: expected tokenizer.json, tokenizer.model, vocab.json with merges.txt, or "
+      "vocab.txt beside the model");
 }
 
 }  // namespace qsf

@@ -2,10 +2,10 @@
 //
 // The tokenizer of a Hugging Face model folder.
 //
-// In order of preference: tokenizer.json (BPE models), tokenizer.model (SentencePiece BPE),
-// vocab.json with merges.txt (GPT-2, OPT, CodeGen and Qwen2). The other files name the special
-// tokens and say whether BOS and EOS are added. Unsupported features (Unigram, WordPiece,
-// normalisers that change characters, other than NFC) are rejected by name.
+// In order of preference: tokenizer.json (BPE and WordPiece models), tokenizer.model (SentencePiece
+// BPE), vocab.json with merges.txt (GPT-2, OPT, CodeGen and Qwen2), vocab.txt (BERT). The other
+// files name the special tokens and say whether BOS and EOS are added. Unsupported features
+// (Unigram, normalisers that change characters, other than NFC and BERT's) are rejected by name.
 //
 // The caller reads the files; the importer takes their contents.
 //
@@ -30,6 +30,7 @@ struct HfTokenizerFiles {
   std::optional<std::string> tokenizer_model;
   std::optional<std::string> vocab_json;
   std::optional<std::string> merges_txt;
+  std::optional<std::string> vocab_txt;
   std::optional<std::string> added_tokens_json;
   std::optional<std::string> special_tokens_map_json;
   std::optional<std::string> tokenizer_config_json;

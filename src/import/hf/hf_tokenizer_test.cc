@@ -100,7 +100,8 @@ INSTANTIATE_TEST_SUITE_P(All, HfVectorTest,
                          testing::Values("gpt2", "gpt2_prefix", "llama3", "qwen2", "falcon",
                                          "splits", "llama2", "mistral", "metaspace", "gemma",
                                          "no_fallback", "spm", "spm_collapse", "opt", "bloom",
-                                         "phi2", "phi3", "gemma2", "stablelm2", "smollm2"),
+                                         "phi2", "phi3", "gemma2", "stablelm2", "smollm2", "bert",
+                                         "bert_cased"),
                          [](const auto& named) { return std::string(named.param); });
 
 TEST(HfFolderTest, VocabularyAndMergesFilesEqualTheJson) {
@@ -118,6 +119,87 @@ TEST(HfFolderTest, VocabularyAndMergesFilesEqualTheJson) {
     }
   }
   expect_cases(*opened->tokenizer, plain, true, std::nullopt);
+}
+
+TEST(HfFolderTest, ListsOfWordsEqualTheJson) {
+  for (const char* folder : {"bert", "bert_cased"}) {
+    HfTokenizerFiles files = read_folder(data_path(folder));
+    const auto json = tokenizer_from_hf(files);
+    ASSERT_TRUE(json.has_value()) << json.error().message();
+    files.tokenizer_json.reset();
+    const auto data = tokenizer_from_hf(files);
+    ASSERT_TRUE(data.has_value()) << data.error().message();
+    EXPECT_EQ(*write_tokenizer_section(*data), *write_tokenizer_section(*json)) << folder;
+  }
+  HfTokenizerFiles files = read_folder(data_path("bert"));
+  const std::string folder_config = *files.tokenizer_config_json;
+  files.tokenizer_json.reset();
+  files.tokenizer_config_json.reset();
+  const auto plain = tokenizer_from_hf(files);
+  ASSERT_TRUE(plain.has_value()) << plain.error().message();
+  files.tokenizer_config_json = folder_config;
+  EXPECT_EQ(*write_tokenizer_section(*plain), *write_tokenizer_section(*tokenizer_from_hf(files)));
+  files.vocab_txt = "a\r\n[UNK]\r\n\r\n##b\r\n";
+  const auto lines = tokenizer_from_hf(files);
+  ASSERT_TRUE(lines.has_value()) << lines.error().message();
+  ASSERT_EQ(lines->tokens.size(), 4U);
+  EXPECT_EQ(lines->tokens[3].text, "##b");
+  EXPECT_EQ(lines->tokens[2].type, TokenType::kUnused);
+  EXPECT_FALSE(lines->add_bos || lines->add_eos);
+  const auto refusal = [&files](const char* vocabulary, const char* config) {
+    files.vocab_txt = vocabulary;
+    files.tokenizer_config_json = config;
+    const auto data = tokenizer_from_hf(files);
+    return data.has_value() ? std::string("accepted") : data.error().message();
+  };
+  EXPECT_EQ(refusal("[UNK]\n", "{}"), "accepted");
+  EXPECT_NE(refusal("a\n", "{}").find("\"[UNK]\""), std::string::npos);
+  EXPECT_NE(refusal("", "{}").find("\"[UNK]\""), std::string::npos);
+  EXPECT_EQ(refusal("?\n", R"({"unk_token": "?"})"), "accepted");
+  EXPECT_NE(refusal("[UNK]\n", R"({"tokenizer_class": "BertJapaneseTokenizer"})").find("Japanese"),
+            std::string::npos);
+  EXPECT_NE(refusal("[UNK]\n", R"({"do_basic_tokenize": false})").find("do_basic_tokenize"),
+            std::string::npos);
+}
+
+TEST(HfFolderTest, RefusesWordPiecesThatItCannotRun) {
+  const auto refusal = [](const std::string& members, const std::string& parts = "") {
+    HfTokenizerFiles files;
+    files.tokenizer_json = R"({"model": {"type": "WordPiece", "vocab": {"[UNK]": 0, "a": 1})" +
+                           members + "}" + parts + "}";
+    const auto data = tokenizer_from_hf(files);
+    return data.has_value() ? std::string("accepted") : data.error().message();
+  };
+  EXPECT_EQ(refusal(R"(, "continuing_subword_prefix": "##", "max_input_chars_per_word": 100)"),
+            "accepted");
+  EXPECT_NE(refusal(R"(, "continuing_subword_prefix": "@@")").find("\"@@\""), std::string::npos);
+  EXPECT_NE(refusal(R"(, "max_input_chars_per_word": 200)").find("200"), std::string::npos);
+  EXPECT_NE(refusal(R"(, "unk_token": "?")").find("\"?\" for unknown words"), std::string::npos);
+  EXPECT_EQ(refusal("", R"(, "decoder": {"type": "WordPiece", "prefix": "##"})"), "accepted");
+}
+
+// What a part of BERT's normaliser leaves out, and that accents go with capitals.
+TEST(HfFolderTest, ReadsThePartsOfBertsNormalizer) {
+  const auto operations = [](const std::string& members) {
+    HfTokenizerFiles files;
+    files.tokenizer_json = R"({"model": {"type": "WordPiece", "vocab": {"[UNK]": 0}},
+        "normalizer": {"type": "BertNormalizer")" +
+                           members + "}}";
+    std::vector<TextOp> found;
+    const auto data = tokenizer_from_hf(files);
+    EXPECT_TRUE(data.has_value()) << data.error().message();
+    for (const TextStep& step : data->steps) found.push_back(step.op);
+    return found;
+  };
+  using enum TextOp;
+  using Operations = std::vector<TextOp>;
+  EXPECT_EQ(operations(""), (Operations{kCleanText, kSpaceIdeographs, kStripMarks, kLowercase}));
+  EXPECT_EQ(operations(R"(, "lowercase": false, "strip_accents": null)"),
+            (Operations{kCleanText, kSpaceIdeographs}));
+  EXPECT_EQ(operations(R"(, "lowercase": false, "strip_accents": true, "clean_text": false)"),
+            (Operations{kSpaceIdeographs, kStripMarks}));
+  EXPECT_EQ(operations(R"(, "strip_accents": false, "handle_chinese_chars": false)"),
+            (Operations{kCleanText, kLowercase}));
 }
 
 void expect_model(const std::string& vectors, const std::string& folder) {
@@ -266,7 +348,7 @@ TEST(HfFolderTest, NamesWhatItDoesNotSupport) {
   using testing_support::read_file;
   EXPECT_NE(refusal(R"({"model": {"type": "Unigram", "vocab": []}})").find("Unigram"),
             std::string::npos);
-  EXPECT_NE(refusal(R"({"model": {"type": "WordPiece", "vocab": {}}})").find("WordPiece"),
+  EXPECT_NE(refusal(R"({"model": {"type": "WordPiece", "vocab": {}}})").find("vocabulary"),
             std::string::npos);
   EXPECT_NE(refusal(R"({"model": {"type": "WordLevel", "vocab": {}}})").find("WordLevel"),
             std::string::npos);
