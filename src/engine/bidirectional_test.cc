@@ -78,6 +78,33 @@ TEST_F(BidirectionalTest, RowsAreThoseOfTheDefinition) {
   make_model(encoder_spec({}), 1);
 }
 
+// The norms of sums: LayerNorm with biases, of the embedded tokens too.
+TEST_F(BidirectionalTest, NormsOfSumsAreThoseOfTheDefinition) {
+  ModelSpec spec = encoder_spec({});
+  spec.architecture = "nomic-bert";
+  spec.norm = NormType::kLayerNorm;
+  spec.norms_stream = true;
+  make_model(spec, kContext);
+  const auto engine = open(exact_options(kContext));
+  for (const std::size_t n : {1U, 2U, 64U, 130U}) {
+    const auto got = rows_of(*engine, tokens(0, n));
+    EXPECT_LE(testing_support::largest_difference(got, rows_of(n)), 1e-4) << n;
+  }
+  // The same in parts of the layers.
+  const auto wanted = rows_of(*engine, tokens(0, 9));
+  std::vector<float> hidden(std::size_t{9} * spec.hidden);
+  ASSERT_TRUE(engine->run_layers(tokens(0, 9), 0, 1, hidden).ok());
+  ASSERT_TRUE(engine->run_layers(tokens(0, 9), 1, 3, hidden).ok());
+  for (std::size_t i = 0; i < hidden.size(); ++i) {
+    EXPECT_EQ(hidden[i], wanted[i / spec.hidden][i % spec.hidden]) << i;
+  }
+  const auto embedding = embed(*engine, tokens(0, 64));
+  TearDown();
+  spec.norms_stream = false;
+  make_model(spec, kContext);
+  EXPECT_NE(embed(*open(exact_options(kContext)), tokens(0, 64)), embedding);
+}
+
 // What comes behind a row changes it; of a model with windows alone, only near it.
 TEST_F(BidirectionalTest, RowsSeeWhatComesBehindThem) {
   make_model(encoder_spec({3}), kContext);

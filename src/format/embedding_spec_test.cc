@@ -30,8 +30,9 @@ TEST(EmbeddingSpecTest, SurvivesHeaderAndMetadata) {
     ModelSpec spec = embedding_spec();
     spec.pooling = pooling;
     const Metadata metadata = encode_spec_metadata(spec);
-    for (const char* key : {keys::kEmbeddingPooling, keys::kEmbeddingOnly,
-                            keys::kAttentionBidirectional, keys::kEmbeddingDense}) {
+    for (const char* key :
+         {keys::kEmbeddingPooling, keys::kEmbeddingOnly, keys::kAttentionBidirectional,
+          keys::kEmbeddingDense, keys::kNormStream}) {
       const MetadataEntry* const entry = metadata.find(key);
       ASSERT_NE(entry, nullptr) << key;
       EXPECT_TRUE(entry->required) << key;
@@ -45,13 +46,14 @@ TEST(EmbeddingSpecTest, SurvivesHeaderAndMetadata) {
 TEST(EmbeddingSpecTest, OtherModelsHaveNoSuchKey) {
   ModelSpec spec = embedding_spec();
   spec.pooling.reset();
-  spec.embeds_only = spec.bidirectional = false;
+  spec.embeds_only = spec.bidirectional = spec.norms_stream = false;
   spec.embedding_dense = 0;
   const Metadata metadata = encode_spec_metadata(spec);
   EXPECT_FALSE(metadata.contains(keys::kEmbeddingPooling));
   EXPECT_FALSE(metadata.contains(keys::kEmbeddingOnly));
   EXPECT_FALSE(metadata.contains(keys::kAttentionBidirectional));
   EXPECT_FALSE(metadata.contains(keys::kEmbeddingDense));
+  EXPECT_FALSE(metadata.contains(keys::kNormStream));
 }
 
 TEST(EmbeddingSpecTest, RefusesWhatItDoesNotKnow) {

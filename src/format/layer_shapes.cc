@@ -118,6 +118,13 @@ Status check_streams(const ModelSpec& s) {
   if (s.has_streams() && (s.n_experts != 0 || !s.layer_mixers.empty() || s.parallel_block)) {
     return invalid_argument("residual streams: not with experts, mixers or parallel blocks");
   }
+  const bool plain = !s.has_streams() && s.layer_input_dim == 0 && s.n_experts == 0 &&
+                     s.layer_mixers.empty() && !s.parallel_block && !s.has_latent();
+  if (s.norms_stream && !plain) {
+    return invalid_argument(
+        "norms that give the residual stream: not with experts, mixers, latent attention, parallel "
+        "blocks, inputs of layers or several streams");
+  }
   return ok_status();
 }
 

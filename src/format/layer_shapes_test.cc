@@ -217,6 +217,32 @@ TEST(LayerShapesTest, SizesOfStreams) {
               HasSubstr("stream_in: number 2, expected 0 to 1"));
 }
 
+TEST(LayerShapesTest, NormsGiveThePlainResidualStreamAlone) {
+  const ModelSpec plain = testing_support::embedding_spec();
+  ASSERT_TRUE(plain.norms_stream);
+  EXPECT_TRUE(validate(plain).ok()) << validate(plain).message();
+  ModelSpec several = stream_spec();
+  ModelSpec inputs = shaped_spec();
+  several.norms_stream = inputs.norms_stream = true;
+  ModelSpec parallel = plain;
+  parallel.parallel_block = true;
+  ModelSpec experts = plain;
+  experts.n_experts = 4;
+  experts.n_experts_used = 2;
+  experts.expert_ffn = 8;
+  ModelSpec mixers = plain;
+  mixers.bidirectional = false;
+  mixers.layer_mixers.assign(mixers.n_layers + 1, 1);
+  mixers.n_layers += 1;
+  mixers.layer_mixers[0] = 0;
+  mixers.conv_taps = 3;
+  for (const ModelSpec& spec : {several, inputs, parallel, experts, mixers}) {
+    const Status status = validate(spec);
+    EXPECT_EQ(status.code(), StatusCode::kInvalidArgument) << spec.architecture;
+    EXPECT_THAT(status.message(), HasSubstr("norms that give the residual stream"));
+  }
+}
+
 TEST(LayerShapesTest, RefusesStreamsThatDoNotFit) {
   const std::pair<std::function<void(ModelSpec&)>, const char*> faults[] = {
       {[](ModelSpec& s) { s.n_streams = 0; }, "residual streams: 0, expected 1 to 8"},

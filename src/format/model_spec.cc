@@ -498,6 +498,7 @@ Status decode_optional(const Metadata& m, ModelSpec& s) {
   QSF_ASSIGN_OR_RETURN(s.query_position_step, m.get_u32(keys::kAttentionPositionStep, 0));
   QSF_ASSIGN_OR_RETURN(s.weighs_expert_inputs, m.get_bool(keys::kExpertWeighsInputs, false));
   QSF_ASSIGN_OR_RETURN(s.parallel_block, m.get_bool(keys::kBlockParallel, false));
+  QSF_ASSIGN_OR_RETURN(s.norms_stream, m.get_bool(keys::kNormStream, false));
   QSF_ASSIGN_OR_RETURN(s.int8_rows, m.get_bool(keys::kInt8Rows, false));
   QSF_ASSIGN_OR_RETURN(s.attention_scale, m.get_f32(keys::kAttentionScale, 0.0F));
   QSF_ASSIGN_OR_RETURN(s.attention_soft_cap, m.get_f32(keys::kAttentionSoftCap, 0.0F));
@@ -663,6 +664,7 @@ Metadata encode_spec_metadata(const ModelSpec& spec) {
   set_u32_unless(keys::kAttentionPositionStep, spec.query_position_step, 0);
   if (spec.weighs_expert_inputs) m.set_bool(keys::kExpertWeighsInputs, true, true);
   if (spec.parallel_block) m.set_bool(keys::kBlockParallel, true, true);
+  if (spec.norms_stream) m.set_bool(keys::kNormStream, true, true);
   if (spec.int8_rows) m.set_bool(keys::kInt8Rows, true, true);
   set_f32_unless(keys::kAttentionScale, spec.attention_scale, 0.0F);
   set_f32_unless(keys::kAttentionSoftCap, spec.attention_soft_cap, 0.0F);

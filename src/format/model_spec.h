@@ -162,6 +162,9 @@ struct ModelSpec {
   std::vector<std::uint32_t> ffn_cutoff_layers;  // 0 or 1 a layer: whether that is so; empty: 0
   bool value_norms = false;     // the values of each head are normalised, without a gain
   bool parallel_block = false;  // attention and FFN read the same normalised input
+  // What the norms of attention's and FFN's inputs give is the residual stream from there on: the
+  // norm of a sum is stored as that of the sublayer behind it, the last one as the final norm.
+  bool norms_stream = false;
   // Matrix products of the layers quantise activations to int8 with one scale a row, as in training
   // (BitNet); the head's product does not.
   bool int8_rows = false;

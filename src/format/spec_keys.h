@@ -74,6 +74,7 @@ inline constexpr const char* kMixerLayers = "mixer.layers";
 inline constexpr const char* kMixerState = "mixer.state";
 inline constexpr const char* kMixerTaps = "mixer.taps";
 inline constexpr const char* kNormEpsilon = "norm.epsilon";
+inline constexpr const char* kNormStream = "norm.stream";
 inline constexpr const char* kQuantiser = "quantiser";
 inline constexpr const char* kResidualScale = "residual.scale";
 inline constexpr const char* kRopeAttentionFactor = "rope.attention_factor";
@@ -160,6 +161,7 @@ inline constexpr std::string_view kAll[] = {kArchitecture,
                                             kMixerState,
                                             kMixerTaps,
                                             kNormEpsilon,
+                                            kNormStream,
                                             kQuantiser,
                                             kResidualScale,
                                             kRopeAttentionFactor,

@@ -97,6 +97,7 @@ constexpr Architecture kArchitectures[] = {
     {.name = "internlm2"},
     {.name = "mpt", .norm_biases = false},
     {.name = "modernbert", .first_norm = false, .norm_biases = false, .embedding_norm = true},
+    {.name = "nomic-bert", .first_norm = false, .embedding_norm = true},
     {.name = "granitehybrid", .state = LayerMixer::kMamba2},
     {.name = "granitemoehybrid", .experts = true, .state = LayerMixer::kMamba2},
     {.name = "nemotron_h", .state = LayerMixer::kMamba2, .single_sublayers = true},
@@ -235,6 +236,14 @@ Status check_unit_norms(const ModelSpec& spec, const Architecture& architecture)
     return ok_status();
   }
   return unsupported_feature("norms of heads without a gain, and others or factors of rotations");
+}
+
+// A norm whose result is the residual stream stands in front of both sublayers and alone.
+Status check_stream_norms(const ModelSpec& spec, const Architecture& architecture) {
+  if (!spec.norms_stream || (architecture.pre_norms && !architecture.post_norms)) {
+    return ok_status();
+  }
+  return unsupported_feature("norms that give the residual stream, and others behind sublayers");
 }
 
 // What latent attention asks for: kernels take parts of a row in whole groups of 16, and the row of
@@ -460,6 +469,7 @@ Status check_supported(const ModelSpec& spec) {
   if (spec.weighs_expert_inputs && (spec.residual_scale != 1.0F || spec.expert_scale != 1.0F)) {
     return unsupported_feature("weighed inputs of experts and scaled residuals or weights");
   }
+  QSF_RETURN_IF_ERROR(check_stream_norms(spec, *find_architecture(spec.architecture)));
   if (spec.residual_scale != 1.0F && find_architecture(spec.architecture)->post_norms) {
     return unsupported_feature("scaled residuals and norms behind the sublayers");
   }

@@ -764,6 +764,8 @@ TEST(ArchitectureTest, RefusesWhatIsNotRun) {
          s.residual_scale = 0.5F;
        },
        "scaled residuals and norms behind the sublayers"},
+      {[](ModelSpec& s) { s.architecture = "gemma2", s.norms_stream = true; },
+       "norms that give the residual stream"},
       {[](ModelSpec& s) {
          s.layer_mixers = {1, 0};
          s.conv_taps = 3;

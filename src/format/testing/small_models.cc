@@ -467,6 +467,7 @@ ModelSpec embedding_spec() {
   s.embedding_dense = 40;
   s.embeds_only = true;
   s.bidirectional = true;
+  s.norms_stream = true;
   return s;
 }
 

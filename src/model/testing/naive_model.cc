@@ -537,6 +537,15 @@ NaiveModel::Row NaiveModel::dense_ffn(std::uint32_t section, const Row& x) const
   return product(section, TensorKind::kFfnDown, TensorKind::kFfnDownBias, inner);
 }
 
+// What a sublayer takes of a row of the residual stream, which may become that itself.
+NaiveModel::Row NaiveModel::normed_input(std::uint32_t section, TensorKind gain, TensorKind bias,
+                                         Row& x) const {
+  if (weights(section, gain).empty()) return x;
+  Row n = norm(x, weights(section, gain), weights(section, bias));
+  if (spec_.norms_stream) x = n;
+  return n;
+}
+
 // The logits of a row behind the last layer.
 NaiveModel::Row NaiveModel::output(const Row& x) const {
   using enum TensorKind;
@@ -546,12 +555,6 @@ NaiveModel::Row NaiveModel::output(const Row& x) const {
       spec_.tied_head ? product(0, kTokenEmbedding, kNone, n) : product(last, kHead, kHeadBias, n);
   for (double& logit : logits) logit = capped(spec_.logit_scale * logit, spec_.logit_soft_cap);
   return logits;
-}
-
-NaiveModel::Row NaiveModel::norm_of(std::uint32_t section, TensorKind gain, TensorKind bias,
-                                    const Row& x) const {
-  if (weights(section, gain).empty()) return x;
-  return norm(x, weights(section, gain), weights(section, bias));
 }
 
 std::vector<std::vector<double>> NaiveModel::logits(
@@ -569,7 +572,7 @@ std::vector<std::vector<double>> NaiveModel::logits(
     predict(layer, streams, rows);
     std::vector<Row> normed, inputs, queries, keys, values, latents;
     for (std::uint32_t position = 0; position < rows.size(); ++position) {
-      const Row n = norm_of(layer, kAttnNorm, kAttnNormBias, rows[position]);
+      const Row n = normed_input(layer, kAttnNorm, kAttnNormBias, rows[position]);
       if (!spec_.attends(layer - 1)) {
         inputs.push_back(n);
         continue;
@@ -581,7 +584,7 @@ std::vector<std::vector<double>> NaiveModel::logits(
         rotate(k, layer - 1, position, context);
       }
       const bool own_norm = spec_.parallel_block && !weights(layer, kFfnNorm).empty();
-      inputs.push_back(own_norm ? norm_of(layer, kFfnNorm, kFfnNormBias, rows[position]) : n);
+      inputs.push_back(own_norm ? normed_input(layer, kFfnNorm, kFfnNormBias, rows[position]) : n);
       normed.push_back(n);
       queries.push_back(q);
       keys.push_back(k);
@@ -614,8 +617,12 @@ std::vector<std::vector<double>> NaiveModel::logits(
       }
       if (!mixed.empty()) add(x, scaled(behind(mixed[position], kAttnPostNorm)));
       if (!streams.empty()) x = laurel(layer, x, normed[position]);
-      const Row m =
-          spec_.parallel_block ? inputs[position] : norm_of(layer, kFfnNorm, kFfnNormBias, x);
+      Row m = x;
+      if (spec_.parallel_block) {
+        m = inputs[position];
+      } else {
+        m = normed_input(layer, kFfnNorm, kFfnNormBias, x);
+      }
       if (spec_.has_ffn(layer - 1)) add(x, scaled(behind(ffn(layer, m, x), kFfnPostNorm)));
       if (!streams.empty()) {
         correct(layer, streams[position], x, first_rows[position], tokens[position]);

@@ -77,8 +77,7 @@ class NaiveModel {
     return norm(x, gain, bias, static_cast<double>(spec_.norm_epsilon));
   }
   Row norm(const Row& x, const Weights& gain, const Weights& bias, double epsilon) const;
-  // The norm that the model has there, if it has one.
-  Row norm_of(std::uint32_t section, TensorKind gain, TensorKind bias, const Row& x) const;
+  Row normed_input(std::uint32_t section, TensorKind gain, TensorKind bias, Row& x) const;
   void norm_heads(Row& x, std::uint32_t head_dim, const Weights& gain) const;
   // The angle of a pair of columns at a position.
   double turn(std::uint32_t layer, std::uint32_t pair, std::uint32_t position,
