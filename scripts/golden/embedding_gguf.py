@@ -5,7 +5,10 @@ import gguf
 import numpy as np
 import torch
 
-ARCHITECTURES = {"qwen3": "qwen3", "modernbert": "modern-bert", "gemma3_text": "gemma-embedding"}
+from embedding_configs import class_config
+
+ARCHITECTURES = {"qwen3": "qwen3", "modernbert": "modern-bert", "gemma3_text": "gemma-embedding",
+                 "nomic_bert": "nomic-bert"}
 POOLINGS = {"mean": gguf.PoolingType.MEAN, "cls": gguf.PoolingType.CLS,
             "lasttoken": gguf.PoolingType.LAST}
 
@@ -20,6 +23,10 @@ def add_keys(writer, config, settings):
     if "head_dim" in config:
         writer.add_key_length(config["head_dim"])
         writer.add_value_length(config["head_dim"])
+    if config["model_type"] == "nomic_bert":
+        writer.add_causal_attention(False)
+        writer.add_layer_norm_eps(config["layer_norm_eps"])
+        writer.add_rope_freq_base(config["rope_parameters"]["rope_theta"])
     writer.add_pooling_type(POOLINGS[settings["pooling"]])
     if config["model_type"] == "qwen3":
         writer.add_layer_norm_rms_eps(config["rms_norm_eps"])
@@ -59,6 +66,7 @@ def stored(values, name, config):
 
 
 def write(path, state, config, settings):
+    config = class_config(config)
     arch = ARCHITECTURES[config["model_type"]]
     known = next(known for known, name in gguf.MODEL_ARCH_NAMES.items() if name == arch)
     table = gguf.get_tensor_name_map(known, config["num_hidden_layers"])
@@ -71,7 +79,8 @@ def write(path, state, config, settings):
         known_name = known_name or table.get_name("model." + name, try_suffixes=(".weight", ".bias"))
         assert known_name, f"{name}: the gguf package has no name for it"
         values = stored(tensor, name, config)
-        if values.dim() > 1 and torch.equal(values.bfloat16().float(), values):
+        is_type = known_name.startswith("token_types")  # which converters leave in f32
+        if values.dim() > 1 and not is_type and torch.equal(values.bfloat16().float(), values):
             bits = (values.contiguous().numpy().view(np.uint32) >> 16).astype(np.uint16)
             writer.add_tensor(known_name, bits.view(np.uint8),
                               raw_dtype=gguf.GGMLQuantizationType.BF16)

@@ -36,20 +36,26 @@ from transformers.models.auto.configuration_auto import CONFIG_MAPPING
 
 import embedding_configs
 import embedding_gguf
-from embedding_configs import LENGTHS, MODELS, ROWS_UP_TO
+from embedding_configs import LENGTHS, MODELS, ROWS_UP_TO, stored_state
 from make_golden_models import recorded_scores, relative_change
 
 MIN_FAULT = 1e-2
 SCORE_STD = 2.5
 
 
+def class_config(config):
+    keys = embedding_configs.class_config(config)
+    return CONFIG_MAPPING[config["model_type"]].from_dict(keys)
+
+
 def new_model(config):
-    parsed = CONFIG_MAPPING[config["model_type"]].from_dict(copy.deepcopy(config))
+    parsed = class_config(config)
     return AutoModel.from_config(parsed, attn_implementation="eager").float().eval()
 
 
 def load(folder):
-    return AutoModel.from_pretrained(folder, dtype=torch.float32,
+    config = class_config(json.loads((folder / "config.json").read_text()))
+    return AutoModel.from_pretrained(folder, config=config, dtype=torch.float32,
                                      attn_implementation="eager").float().eval()
 
 
@@ -104,10 +110,10 @@ def save(model, config, settings, folder):
     write_json(folder / "config.json", config)
     dtype = getattr(torch, config["torch_dtype"])
     state = {name: tensor.detach().to(dtype).contiguous()
-             for name, tensor in model.state_dict().items()}
+             for name, tensor in stored_state(model.state_dict(), config).items()}
     safetensors.torch.save_file(state, folder / "model.safetensors", {"format": "pt"})
     modules = [("Transformer", ""), ("Pooling", "1_Pooling")]
-    width = config["hidden_size"]
+    width = model.config.hidden_size
     write_json(folder / "1_Pooling/config.json", {
         "word_embedding_dimension": width, "pooling_mode_cls_token": settings["pooling"] == "cls",
         "pooling_mode_mean_tokens": settings["pooling"] == "mean",
@@ -191,7 +197,8 @@ def make(name, seed, out_dir):
     for parameter, tensor in drawn.state_dict().items():
         assert torch.equal(tensor, model.state_dict()[parameter]), (name, parameter)
     write_expected(folder / "expected.bin", tokens, model, settings)
-    embedding_gguf.write(out_dir / f"{name}.gguf", drawn.state_dict(), config, settings)
+    embedding_gguf.write(out_dir / f"{name}.gguf", stored_state(drawn.state_dict(), config), config,
+                         settings)
     changes = run_faults(name, drawn, config, settings, tokens,
                          embeddings(model, tokens, settings))
     weakest = min(changes, key=changes.get)

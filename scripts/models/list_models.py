@@ -67,6 +67,8 @@ PUBLISHED = {
     "ModernBertModel": "embedders of ModernBERT",
     "MptForCausalLM": "the same, as transformers saves it",
     "NemotronHForCausalLM": "Nemotron-H, Nemotron 3 Nano",
+    "NomicBertForMaskedLM": "nomic-bert, without its head",
+    "NomicBertModel": "nomic-embed-text 1, 1.5",
     "OPTForCausalLM": "OPT 125M to 66B, not 350M",
     "Olmo2ForCausalLM": "OLMo 2 1B to 32B",
     "Olmo3ForCausalLM": "OLMo 3 7B, 32B",

@@ -26,7 +26,8 @@ namespace fs = std::filesystem;
 constexpr double kTolerance = 1e-4;  // of the largest value, as golden logits have it
 constexpr double kFaultFactor = 100;
 
-const char* const kModels[] = {"qwen3_embedding", "modernbert", "embedding_gemma"};
+const char* const kModels[] = {"qwen3_embedding", "modernbert", "embedding_gemma", "nomic_bert",
+                               "nomic_bert_saved"};
 
 struct EmbeddingGolden {
   struct Case {

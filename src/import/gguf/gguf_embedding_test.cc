@@ -67,7 +67,8 @@ TEST_P(GgufEmbeddingTest, HasTheTensorsAndTheSpecOfItsFolder) {
 }
 
 INSTANTIATE_TEST_SUITE_P(All, GgufEmbeddingTest,
-                         testing::Values("qwen3_embedding", "modernbert", "embedding_gemma"),
+                         testing::Values("qwen3_embedding", "modernbert", "embedding_gemma",
+                                         "nomic_bert", "nomic_bert_saved"),
                          [](const auto& test) { return std::string(test.param); });
 
 // The message about a copy of a golden file in which the value of a key, or a name, is another.
@@ -102,6 +103,37 @@ TEST(GgufEmbeddingFileTest, RefusesWhatItCannotRun) {
               HasSubstr("\"dense_2.weight\" is missing: the file has \"dense_3.weight\" alone"));
   EXPECT_THAT(refusal_of("modernbert", "blk.1.attn_norm.weight", 0, "blk.9"),
               HasSubstr("\"blk.1.attn_norm.weight\" is missing"));
+}
+
+TEST(GgufEmbeddingFileTest, ANomicBertNeedsItsOwnTensors) {
+  EXPECT_THAT(refusal_of_value("nomic_bert", "nomic-bert.attention.causal", "\x01"),
+              HasSubstr("\"attention.causal\" is true"));
+  EXPECT_THAT(refusal_of("nomic_bert", "token_types.weight", 0, "token_typex"),
+              HasSubstr("\"token_types.weight\" is missing"));
+  for (const char* name : {"blk.0.layer_output_norm.weight", "blk.2.layer_output_norm.bias",
+                           "blk.1.attn_output_norm.bias", "token_embd_norm.bias"}) {
+    EXPECT_THAT(refusal_of("nomic_bert", name, 0, "xyz.9"),
+                HasSubstr("\"" + std::string(name) + "\" is missing"));
+  }
+  // A row that is too short, then no row. Dimensions follow the name and their number.
+  const std::size_t dims = std::string("token_types.weight").size() + 4;
+  EXPECT_THAT(refusal_of("nomic_bert", "token_types.weight", dims, "\x18"),
+              HasSubstr("\"token_types.weight\": dimensions [24, 2], expected [48, 1 to 1024]"));
+}
+
+// A file that names no pooling means that of the model.
+TEST(GgufEmbeddingFileTest, ANomicBertPoolsTheMean) {
+  testing_support::GgufKeys keys("nomic-bert");
+  EXPECT_EQ(testing_support::valid_spec(keys).pooling, Pooling::kMean);
+  keys.numbers["pooling_type"] = 0;
+  EXPECT_EQ(testing_support::valid_spec(keys).pooling, Pooling::kMean);
+  keys.numbers["pooling_type"] = 2;
+  EXPECT_EQ(testing_support::valid_spec(keys).pooling, Pooling::kFirst);
+  keys.numbers["expert_count"] = 8;
+  testing_support::expect_refused(keys, StatusCode::kUnsupported, "mixture of experts");
+  testing_support::expect_refused(testing_support::GgufKeys("nomic-bert-moe"),
+                                  StatusCode::kUnsupported,
+                                  "architecture \"nomic-bert-moe\" is not supported");
 }
 
 // As llama.cpp's converter calls the key, in files of IBM's Granite Embedding R2 for one.

@@ -507,6 +507,10 @@ constexpr GgufKindName kQwen3NextNames[] = {{TensorKind::kFfnNorm, "post_attenti
                                             {TensorKind::kScanBias, "ssm_dt.bias"},
                                             {TensorKind::kDeltaNorm, "ssm_norm.weight"},
                                             {TensorKind::kMixerOut, "ssm_out.weight"}};
+constexpr GgufKindName kNomicBertNames[] = {{TensorKind::kAttnNorm, "layer_output_norm.weight"},
+                                            {TensorKind::kAttnNormBias, "layer_output_norm.bias"},
+                                            {TensorKind::kFfnNorm, "attn_output_norm.weight"},
+                                            {TensorKind::kFfnNormBias, "attn_output_norm.bias"}};
 // The final norm of LFM2 has the name of a norm of embeddings.
 constexpr GgufKindName kLfm2Names[] = {{TensorKind::kFinalNorm, "token_embd_norm.weight"}};
 
@@ -699,6 +703,11 @@ constexpr GgufArchitecture kGgufArchitectures[] = {
      .norm = NormType::kLayerNorm,
      .activation = Activation::kGeluErf,
      .finish = finish_modernbert},
+    {.name = "nomic-bert",
+     .family = "nomic-bert",
+     .norm = NormType::kLayerNorm,
+     .finish = finish_nomic_bert,
+     .names = kNomicBertNames},
     {.name = "lfm2",
      .family = "lfm2",
      .state = LayerMixer::kShortConv,

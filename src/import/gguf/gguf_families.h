@@ -70,6 +70,7 @@ Status finish_stablelm(const GgufFile& file, GgufFields& fields, ModelSpec& spec
 // The keys of encoders.
 Status finish_gemma_embedding(const GgufFile& file, GgufFields& fields, ModelSpec& spec);
 Status finish_modernbert(const GgufFile& file, GgufFields& fields, ModelSpec& spec);
+Status finish_nomic_bert(const GgufFile& file, GgufFields& fields, ModelSpec& spec);
 
 // Returns the architecture that general.architecture names.
 // Fails  kCorrupt without the key; kUnsupported, naming it

@@ -105,4 +105,11 @@ Status finish_modernbert(const GgufFile&, GgufFields& fields, ModelSpec& spec) {
   return ok_status();
 }
 
+// Norms of the sums behind attention and FFN. A file that names no pooling means the model's.
+Status finish_nomic_bert(const GgufFile&, GgufFields& fields, ModelSpec& spec) {
+  spec.norms_stream = true;
+  spec.pooling = Pooling::kMean;
+  return read_two_sides(fields, spec);
+}
+
 }  // namespace qsf

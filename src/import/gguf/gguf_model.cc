@@ -62,6 +62,7 @@ class GgufModelMapper {
   Status map() {
     model_.sections_.resize(spec().n_layers + 2U);
     QSF_RETURN_IF_ERROR(map_section(model_.sections_.front(), 0, table_.embedding));
+    if (!table_.added_row.empty()) QSF_RETURN_IF_ERROR(map_added_row());
     if (spec().embedding_dense != 0) {
       for (const TensorKind kind : {TensorKind::kDenseUp, TensorKind::kDenseDown}) {
         QSF_RETURN_IF_ERROR(map_tensor(model_.sections_.front(), 0, {kind, ""}));
@@ -225,11 +226,39 @@ class GgufModelMapper {
     const TensorShape shape = place_shape(spec(), layer, listed);
     const std::uint64_t n_outputs = is_matrix(listed.kind) ? shape.rows : shape.cols;
     Found found = locate(listed.kind, layer, n_outputs);
+    if (listed.of_layer_before) found.name = name_in_layer_before(listed.kind, layer);
     if (listed.of_all_layers && is_matrix(listed.kind)) {
       found.n_stored = std::uint64_t{spec().n_layers} * n_outputs;
       found.first = layer * n_outputs;
     }
     return map_found(to, layer, listed, 0, found);
+  }
+
+  // The final norm is that of a layer behind the last one.
+  std::string name_in_layer_before(TensorKind kind, std::uint32_t layer) {
+    if (kind == TensorKind::kFinalNorm) kind = TensorKind::kAttnNorm;
+    if (kind == TensorKind::kFinalNormBias) kind = TensorKind::kAttnNormBias;
+    return gguf_tensor_name(architecture_, kind, (layer == 0 ? spec().n_layers : layer) - 1);
+  }
+
+  // Finds the row that is added to those of the embedding: of tokens that are all of one type.
+  Status map_added_row() {
+    constexpr std::uint64_t kMostTypes = 1024;
+    const char* const name = "token_types.weight";
+    const GgufFile::Entry* entry = model_.file_.find(name);
+    if (entry == nullptr) return corrupt("tensor \"%s\" is missing", name);
+    const GgufTensor& tensor = *entry->tensor;
+    if (tensor.dims[0] != spec().hidden || tensor.dims[1] == 0 || tensor.dims[1] > kMostTypes ||
+        tensor.dims[2] != 1 || tensor.dims[3] != 1) {
+      return corrupt("tensor \"%s\": dimensions %s, expected [%u, 1 to %llu]", name,
+                     dims_text(tensor).c_str(), spec().hidden,
+                     static_cast<unsigned long long>(kMostTypes));
+    }
+    QSF_ASSIGN_OR_RETURN(model_.added_row_, read_gguf_rows(model_.file_, *entry));
+    model_.added_row_.resize(spec().hidden);
+    model_.sections_.front().places[0].adds_row = true;
+    mark_used(entry);
+    return ok_status();
   }
 
   Place::Order order_of(TensorKind kind, bool rotates, bool keys_and_values) const noexcept {
@@ -649,6 +678,7 @@ Status GgufModel::read_rows(SectionKind kind, std::uint32_t layer, std::size_t t
                     ByteSpan(bytes).subspan(r * place.row_bytes, place.row_bytes), row);
     for (std::size_t c = 0; c < row.size(); ++c) {
       row[c] *= place.scale;
+      if (place.adds_row) row[c] += added_row_[c];
       if (std::isfinite(row[c])) continue;
       return corrupt("%s: tensor \"%s\": the weight at row %u, column %zu is not finite",
                      file_.file(place.stored->part).path().c_str(), shape.name.c_str(),
@@ -720,7 +750,7 @@ std::optional<BlockFormat> GgufModel::kept_format(SectionKind kind, std::uint32_
                                                   std::size_t tensor) const noexcept {
   const Place& place = section(kind, layer).places[tensor];
   if (place.i2s != nullptr) return place.i2s->kept_format();
-  if (place.order == Place::Order::kHeadKeys) return std::nullopt;
+  if (place.order == Place::Order::kHeadKeys || place.adds_row) return std::nullopt;
   const auto format = qsf::kept_format(place.stored->tensor->type);
   // A scale of the whole tensor has a place in one type alone.
   if (place.scale != 1.0F && format && format->type != QuantType::kTernaryRow) return std::nullopt;

@@ -82,6 +82,7 @@ class GgufModel final : public ModelSource {
     std::uint64_t run = 0;     // of kRuns: rows that are neighbours in both
     std::uint64_t step = 0;    // of kRuns: from a run to the next in the stored tensor
     std::uint32_t n_taps = 0;  // of a convolution; 0: something else
+    bool adds_row = false;     // GgufModel::added_row_ to every row
   };
   struct Section {
     std::vector<SourceTensor> tensors;
@@ -110,6 +111,7 @@ class GgufModel final : public ModelSource {
   GgufFile file_;
   ModelSpec spec_;
   std::vector<Section> sections_;  // embedding, layers, final
+  std::vector<float> added_row_;
   std::map<const GgufFile::Entry*, I2sDecoder> i2s_;
   std::vector<const GgufFile::Entry*> i2s_scales_;  // tensors that decoders have read
   std::vector<std::string> warnings_;

@@ -75,6 +75,8 @@ constexpr Family kFamilies[] = {
     {"ModernBertModel", parse_modernbert, false, 0, true},
     {"MptForCausalLM", parse_mpt},
     {"NemotronHForCausalLM", parse_nemotron_h},
+    {"NomicBertForMaskedLM", parse_nomic_bert, false, 0, true},
+    {"NomicBertModel", parse_nomic_bert, false, 0, true},
     {"OPTForCausalLM", parse_opt},
     {"Olmo2ForCausalLM", parse_olmo2},
     {"Olmo3ForCausalLM", parse_olmo3},

@@ -99,5 +99,110 @@ TEST(HfEncoderFamiliesTest, ModernBertRefusesWhatItCannotRun) {
   expect_statuses(modernbert_base(), {"layer_types", "rope_parameters", "rope_scaling"});
 }
 
+// As published, of version 1.5.
+Json nomic_embed() {
+  return Json::parse(R"({"activation_function":"swiglu","architectures":["NomicBertModel"],
+    "attn_pdrop":0.0,"auto_map":{"AutoModel":"nomic-ai/nomic-bert-2048--m.NomicBertModel"},
+    "bos_token_id":null,"causal":false,"dense_seq_output":true,"embd_pdrop":0.0,
+    "eos_token_id":null,"fused_bias_fc":true,"fused_dropout_add_ln":true,
+    "initializer_range":0.02,"layer_norm_epsilon":1e-12,"max_trained_positions":2048,
+    "mlp_fc1_bias":false,"mlp_fc2_bias":false,"model_type":"nomic_bert","n_embd":768,"n_head":12,
+    "n_inner":3072,"n_layer":12,"n_positions":8192,"pad_vocab_size_multiple":64,
+    "parallel_block":false,"parallel_block_tied_norm":false,"prenorm":false,
+    "qkv_proj_bias":false,"reorder_and_upcast_attn":false,"resid_pdrop":0.0,
+    "rotary_emb_base":1000,"rotary_emb_fraction":1.0,"rotary_emb_interleaved":false,
+    "rotary_emb_scale_base":null,"rotary_scaling_factor":null,
+    "scale_attn_by_inverse_layer_idx":false,"scale_attn_weights":true,
+    "summary_activation":null,"summary_type":"cls_index","torch_dtype":"float32",
+    "transformers_version":"4.37.2","type_vocab_size":2,"use_cache":true,"use_flash_attn":true,
+    "use_rms_norm":false,"use_xentropy":true,"vocab_size":30528})");
+}
+
+// The same model as transformers 5 saves it.
+Json saved_nomic() {
+  return Json::parse(R"({"architectures":["NomicBertModel"],"attention_probs_dropout_prob":0.0,
+    "bos_token_id":null,"classifier_dropout":null,"dtype":"float32","eos_token_id":null,
+    "head_dim":64,"hidden_act":"silu","hidden_dropout_prob":0.0,"hidden_size":768,
+    "initializer_range":0.02,"intermediate_size":3072,"layer_norm_eps":1e-12,
+    "max_position_embeddings":2048,"model_type":"nomic_bert","num_attention_heads":12,
+    "num_hidden_layers":12,"pad_token_id":0,"rope_parameters":{"rope_theta":1000.0,
+    "rope_type":"default"},"transformers_version":"5.23.0","type_vocab_size":2,
+    "vocab_size":30528})");
+}
+
+TEST(HfEncoderFamiliesTest, NomicBert) {
+  for (const Json& json : {nomic_embed(), saved_nomic()}) {
+    const ModelSpec s = parsed(json).spec;
+    EXPECT_EQ(s.architecture, "nomic-bert");
+    EXPECT_EQ(s.hidden, 768U);
+    EXPECT_EQ(s.ffn, 3072U);
+    EXPECT_EQ(s.n_layers, 12U);
+    EXPECT_EQ(s.n_heads, 12U);
+    EXPECT_EQ(s.n_kv_heads, 12U);
+    EXPECT_EQ(s.head_dim, 64U);
+    EXPECT_EQ(s.n_vocab, 30528U);
+    EXPECT_EQ(s.max_positions, 2048U);
+    EXPECT_EQ(s.norm, NormType::kLayerNorm);
+    EXPECT_EQ(s.norm_epsilon, 1e-12F);
+    EXPECT_EQ(s.activation, Activation::kSilu);
+    EXPECT_EQ(s.rope, (RopeSpec{.theta = 1000.0F}));
+    EXPECT_EQ(s.pooling, Pooling::kMean);
+    EXPECT_TRUE(s.gated_ffn && s.norms_stream && s.bidirectional && s.embeds_only && s.tied_head);
+  }
+  Json both = saved_nomic();  // transformers keeps the keys that it does not know
+  both.update(Json{{"n_embd", 768}, {"rotary_emb_base", 1000}, {"qkv_proj_bias", false}});
+  EXPECT_EQ(parsed(both).spec, parsed(saved_nomic()).spec);
+  Json head = saved_nomic();
+  head["architectures"] = {"NomicBertForMaskedLM"};
+  EXPECT_TRUE(parsed(head).spec.embeds_only);
+}
+
+TEST(HfEncoderFamiliesTest, NomicBertsContextEndsWhereItsRopeChanges) {
+  Json json = nomic_embed();
+  json["n_positions"] = 512;
+  EXPECT_EQ(parsed(json).spec.max_positions, 512U);
+  json = nomic_embed();
+  json["max_trained_positions"] = 4096;
+  EXPECT_EQ(parsed(json).spec.max_positions, 4096U);
+  json.erase("max_trained_positions");
+  json["rotary_scaling_factor"] = 2;
+  EXPECT_EQ(parsed(json).spec.max_positions, 2048U);
+}
+
+TEST(HfEncoderFamiliesTest, NomicBertRefusesWhatItCannotRun) {
+  for (const char* key :
+       {"qkv_proj_bias", "mlp_fc1_bias", "mlp_fc2_bias", "prenorm", "parallel_block",
+        "use_rms_norm", "causal", "rotary_emb_interleaved", "scale_attn_by_inverse_layer_idx"}) {
+    expect_refused(nomic_embed(), key, true);
+  }
+  // The class has biases and no RoPE where a file does not say otherwise.
+  for (const char* key : {"qkv_proj_bias", "mlp_fc1_bias", "mlp_fc2_bias", "rotary_emb_fraction",
+                          "activation_function"}) {
+    Json json = nomic_embed();
+    json.erase(key);
+    EXPECT_THAT(message_of(json), HasSubstr(key));
+  }
+  expect_refused(nomic_embed(), "scale_attn_weights", false);
+  expect_refused(nomic_embed(), "rotary_emb_fraction", 0.5);
+  expect_refused(nomic_embed(), "rotary_emb_scale_base", 512);
+  expect_refused(nomic_embed(), "activation_function", "gelu");
+  expect_refused(saved_nomic(), "hidden_act", "gelu");
+  expect_refused(saved_nomic(), "is_decoder", true);
+  for (const char* key : {"num_experts", "moe_every_n_layers"}) {
+    for (Json json : {nomic_embed(), saved_nomic()}) {
+      json[key] = 2;
+      EXPECT_THAT(message_of(json), HasSubstr("nomic-bert-moe"));
+      json[key] = -1;
+      EXPECT_EQ(parsed(json).spec.n_experts, 0U);
+    }
+  }
+  Json json = nomic_embed();
+  json["architectures"] = {"NomicBertForSequenceClassification"};
+  EXPECT_THAT(message_of(json), HasSubstr("NomicBertForSequenceClassification"));
+  json = nomic_embed();
+  json["n_head"] = 7;
+  EXPECT_THAT(message_of(json), HasSubstr("n_head"));
+}
+
 }  // namespace
 }  // namespace qsf

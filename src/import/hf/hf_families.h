@@ -10,7 +10,7 @@
 //   hf_families_parallel.cc   attention and FFN side by side: Phi, StableLM, Command-R
 //   hf_families_post_norm.cc  norms behind sublayers: OLMo, EXAONE, GLM
 //   hf_families_experts.cc    mixtures of experts
-//   hf_families_encoders.cc   encoders: ModernBERT
+//   hf_families_encoders.cc   encoders: ModernBERT, nomic-bert
 //   hf_families_granite.cc    Granite
 //   hf_families_llama4.cc     Llama 4
 //   hf_families_latent.cc     latent attention: DeepSeek, GLM-4.7-Flash
@@ -95,6 +95,7 @@ Status parse_qwen3next(ConfigFields& fields, HfConfig& config);
 // A Gemma 3 without a head, whose rows may attend to both sides.
 Status parse_gemma3_encoder(ConfigFields& fields, HfConfig& config);
 Status parse_modernbert(ConfigFields& fields, HfConfig& config);
+Status parse_nomic_bert(ConfigFields& fields, HfConfig& config);
 Status parse_bitnet(ConfigFields& fields, HfConfig& config);
 Status parse_bitnet_1bit(ConfigFields& fields, HfConfig& config);
 

@@ -49,7 +49,8 @@ bool is_of_other_inputs(std::string_view name) noexcept {
 
 // A head that predicts masked tokens, in files of models that embed texts.
 bool is_of_left_head(std::string_view name) noexcept {
-  return name.starts_with("head.") || name.starts_with("decoder.");
+  return name.starts_with("head.") || name.starts_with("decoder.") ||
+         name.starts_with("cls.predictions.");
 }
 
 // The prefix of a whole model's tensors that belong to its language model.
@@ -86,6 +87,7 @@ class HfModelMapper {
     find_prefix();
     model_.sections_.resize(spec().n_layers + 2U);
     QSF_RETURN_IF_ERROR(map_section(model_.sections_.front(), prefix_, table_.embedding));
+    if (!table_.added_row.empty()) QSF_RETURN_IF_ERROR(map_added_row());
     layers_ = prefix_ + std::string(table_.layer_prefix);
     for (std::uint32_t layer = 0; layer < spec().n_layers; ++layer) {
       const std::string at = layers_ + std::to_string(layer) + ".";
@@ -173,13 +175,28 @@ class HfModelMapper {
                      std::span<const TensorPlace> places, std::uint32_t layer = 0) {
     for (const TensorPlace& place : places) {
       if (!is_present(place.presence, layer)) continue;
-      const std::string& at = place.of_all_layers ? prefix_ : prefix;
+      std::string at = place.of_all_layers ? prefix_ : prefix;
+      if (place.of_layer_before) {
+        at = layers_ + std::to_string((layer == 0 ? spec().n_layers : layer) - 1) + ".";
+      }
       const std::uint32_t n = is_of_stream(place.kind) ? spec().n_streams - 1 : 1;
       for (std::uint32_t i = 0; i < n; ++i) {
         QSF_RETURN_IF_ERROR(map_tensor(to, layer, numbered(at, place.name, i), place, i));
       }
     }
     return ok_status();
+  }
+
+  // Finds the row that is added to those of the embedding.
+  Status map_added_row() {
+    const std::string name = prefix_ + std::string(table_.added_row);
+    const StoredTensor* found = model_.weights_->find(name);
+    const bool has_rows = found != nullptr && found->shape.size() == 2 && found->shape[0] != 0;
+    const std::uint64_t n_rows = has_rows ? found->shape[0] : 1;
+    QSF_ASSIGN_OR_RETURN(found, take(name, {n_rows, spec().hidden}));
+    model_.added_row_.resize(spec().hidden);
+    model_.sections_.front().places[0].adds_row = true;
+    return model_.weights_->read(*found, 0, model_.added_row_);
   }
 
   // The name with its number in place of a '*'.

@@ -73,6 +73,7 @@ class HfModel final : public ModelSource {
     enum class Ternary : std::uint8_t { kNone, kPacked, kPlain, kMasters };
     Ternary ternary = Ternary::kNone;
     float scale = 1.0F;
+    bool adds_row = false;  // HfModel::added_row_ to every row
   };
   struct Section {
     std::vector<SourceTensor> tensors;
@@ -102,6 +103,7 @@ class HfModel final : public ModelSource {
   std::unique_ptr<Checkpoint> weights_;
   std::vector<std::unique_ptr<Checkpoint>> dense_;
   std::vector<Section> sections_;  // embedding, layers, final
+  std::vector<float> added_row_;
 };
 
 }  // namespace qsf

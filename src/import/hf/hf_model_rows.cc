@@ -58,6 +58,9 @@ Status HfModel::read_rows(SectionKind kind, std::uint32_t layer, std::size_t ten
     for (float& gain : out) gain += 1.0F;
   }
   multiply_rows(shape.kind, first_row, n_inputs, out);
+  if (place.adds_row) {
+    for (std::size_t i = 0; i < out.size(); ++i) out[i] += added_row_[i % shape.cols];
+  }
   return place.decay_log ? make_decays(place, out) : ok_status();
 }
 
@@ -144,7 +147,7 @@ std::optional<BlockFormat> HfModel::kept_format(SectionKind kind, std::uint32_t 
   const Place& place = section(kind, layer).places[tensor];
   if (place.scales != nullptr) return block_format(QuantType::kMxfp4, 0);
   if (place.ternary != Place::Ternary::kNone) return block_format(QuantType::kTernaryRow, 0);
-  if (config_.factors.contains(section(kind, layer).tensors[tensor].kind)) {
+  if (place.adds_row || config_.factors.contains(section(kind, layer).tensors[tensor].kind)) {
     return block_format(QuantType::kF32, 0);
   }
   switch (place.stored->type) {

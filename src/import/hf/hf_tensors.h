@@ -88,6 +88,8 @@ struct TensorPlace {
   bool all_heads = false;  // a norm of queries or keys that runs over all heads, not over each
   // Outside of the layers: a vector that all have, or the rows of each layer behind one another.
   bool of_all_layers = false;
+  // Stored with the layer before; outside of the layers with the last one.
+  bool of_layer_before = false;
 };
 
 struct TensorTable {
@@ -107,6 +109,7 @@ struct TensorTable {
   std::span<const TensorPlace> state_layer = {};
   std::span<const TensorPlace> ffn_layer = {};
   std::string_view other_prefix = {};  // in place of base_prefix in some files
+  std::string_view added_row = {};     // of whose rows the first is added to each of the embedding
 
   // Requires  layer < spec.n_layers
   std::span<const TensorPlace> places_of(const ModelSpec& spec,

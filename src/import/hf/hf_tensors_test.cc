@@ -64,15 +64,16 @@ struct Opened {
   }
 
   // A whole tensor through the interface, two rows at a time, or nothing when there is none.
-  std::optional<std::vector<float>> read(SectionKind section, TensorKind kind) const {
-    const auto list = model->tensors(section, 0);
+  std::optional<std::vector<float>> read(SectionKind section, TensorKind kind,
+                                         std::uint32_t index = 0) const {
+    const auto list = model->tensors(section, index);
     for (std::size_t i = 0; i < list.size(); ++i) {
       if (list[i].kind != kind) continue;
       std::vector<float> all;
       for (std::uint32_t row = 0; row < list[i].rows; row += 2) {
         const std::uint32_t n = std::min(2U, list[i].rows - row);
         std::vector<float> part(std::size_t{n} * list[i].cols);
-        EXPECT_TRUE(model->read_rows(section, 0, i, row, part).ok());
+        EXPECT_TRUE(model->read_rows(section, index, i, row, part).ok());
         all.insert(all.end(), part.begin(), part.end());
       }
       return all;
@@ -246,6 +247,59 @@ TEST(HfTensorsTest, GainsOfGemmaAreStoredLessOne) {
   EXPECT_EQ(gemma.layer(TensorKind::kFfnNorm),
             plus_one(gemma.stored("model.layers.0.post_attention_layernorm.weight")));
   EXPECT_FALSE(gemma.layer(TensorKind::kAttnPostNorm).has_value());
+}
+
+Shapes nomic_shapes(std::uint64_t n_types) {
+  Shapes shapes = {{"embeddings.word_embeddings.weight", {9, 12}},
+                   {"embeddings.token_type_embeddings.weight", {n_types, 12}},
+                   {"emb_ln.weight", {12}},
+                   {"emb_ln.bias", {12}},
+                   {"encoder.layers.0.attn.Wqkv.weight", {54, 12}},
+                   {"encoder.layers.0.attn.out_proj.weight", {12, 18}},
+                   {"encoder.layers.0.mlp.fc11.weight", {7, 12}},
+                   {"encoder.layers.0.mlp.fc12.weight", {7, 12}},
+                   {"encoder.layers.0.mlp.fc2.weight", {12, 7}},
+                   {"encoder.layers.0.norm1.weight", {12}},
+                   {"encoder.layers.0.norm1.bias", {12}},
+                   {"encoder.layers.0.norm2.weight", {12}},
+                   {"encoder.layers.0.norm2.bias", {12}},
+                   {"encoder.layers.1.attn.Wqkv.weight", {54, 12}},
+                   {"encoder.layers.1.attn.out_proj.weight", {12, 18}},
+                   {"encoder.layers.1.mlp.fc11.weight", {7, 12}},
+                   {"encoder.layers.1.mlp.fc12.weight", {7, 12}},
+                   {"encoder.layers.1.mlp.fc2.weight", {12, 7}},
+                   {"encoder.layers.1.norm1.weight", {12}},
+                   {"encoder.layers.1.norm1.bias", {12}},
+                   {"encoder.layers.1.norm2.weight", {12}},
+                   {"encoder.layers.1.norm2.bias", {12}}};
+  return shapes;
+}
+
+TEST(HfTensorsTest, NormsOfANomicBertBelongToWhatTakesTheSum) {
+  const Json config = config_of("NomicBertModel", R"({"head_dim":6,"num_hidden_layers":2})");
+  const Opened m(config, nomic_shapes(3));
+  ASSERT_NE(m.model, nullptr) << m.message;
+  const auto layer_1 = [&](TensorKind kind) { return m.read(SectionKind::kLayer, kind, 1); };
+  EXPECT_FALSE(m.layer(TensorKind::kAttnNorm).has_value());
+  EXPECT_EQ(layer_1(TensorKind::kAttnNorm), m.stored("encoder.layers.0.norm2.weight"));
+  EXPECT_EQ(layer_1(TensorKind::kAttnNormBias), m.stored("encoder.layers.0.norm2.bias"));
+  EXPECT_EQ(m.layer(TensorKind::kFfnNorm), m.stored("encoder.layers.0.norm1.weight"));
+  EXPECT_EQ(layer_1(TensorKind::kFfnNormBias), m.stored("encoder.layers.1.norm1.bias"));
+  EXPECT_EQ(m.read(SectionKind::kFinal, TensorKind::kFinalNorm),
+            m.stored("encoder.layers.1.norm2.weight"));
+  EXPECT_EQ(m.read(SectionKind::kFinal, TensorKind::kFinalNormBias),
+            m.stored("encoder.layers.1.norm2.bias"));
+  EXPECT_EQ(layer_1(TensorKind::kFfnGate), m.stored("encoder.layers.1.mlp.fc12.weight"));
+  EXPECT_EQ(layer_1(TensorKind::kFfnUp), m.stored("encoder.layers.1.mlp.fc11.weight"));
+  EXPECT_EQ(layer_1(TensorKind::kAttnK), m.rows("encoder.layers.1.attn.Wqkv.weight", 12, 18, 18));
+  // Every token is of the first type.
+  auto wanted = m.stored("embeddings.word_embeddings.weight");
+  const auto type = m.stored("embeddings.token_type_embeddings.weight");
+  for (std::size_t i = 0; i < wanted.size(); ++i) wanted[i] += type[i % 12];
+  EXPECT_EQ(m.read(SectionKind::kEmbedding, TensorKind::kTokenEmbedding), wanted);
+  EXPECT_EQ(m.model->kept_format(SectionKind::kEmbedding, 0, 0)->type, QuantType::kF32);
+  EXPECT_THAT(Opened(config, nomic_shapes(0)).message,
+              HasSubstr("token_type_embeddings.weight\": shape [0, 12], expected [1, 12]"));
 }
 
 const Shapes kPhi2 = {{"model.embed_tokens.weight", {9, 12}},
