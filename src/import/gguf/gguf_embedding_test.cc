@@ -60,6 +60,11 @@ TEST_P(GgufEmbeddingTest, HasTheTensorsAndTheSpecOfItsFolder) {
   }
   EXPECT_EQ(ours, theirs);
   expect_equal_section(**gguf, **folder, SectionKind::kEmbedding, 0);
+  EXPECT_EQ((*gguf)->kept_format(SectionKind::kEmbedding, 0, 0)->type,
+            (*folder)->kept_format(SectionKind::kEmbedding, 0, 0)->type);
+  if (ours.architecture == "nomic-bert") {  // whose sums bf16 does not hold
+    EXPECT_EQ((*gguf)->kept_format(SectionKind::kEmbedding, 0, 0)->type, QuantType::kF32);
+  }
   for (std::uint32_t layer = 0; layer < ours.n_layers; ++layer) {
     expect_equal_section(**gguf, **folder, SectionKind::kLayer, layer);
   }

@@ -750,8 +750,12 @@ std::optional<BlockFormat> GgufModel::kept_format(SectionKind kind, std::uint32_
                                                   std::size_t tensor) const noexcept {
   const Place& place = section(kind, layer).places[tensor];
   if (place.i2s != nullptr) return place.i2s->kept_format();
-  if (place.order == Place::Order::kHeadKeys || place.adds_row) return std::nullopt;
+  if (place.order == Place::Order::kHeadKeys) return std::nullopt;
   const auto format = qsf::kept_format(place.stored->tensor->type);
+  if (place.adds_row) {  // sums of floats are floats; codes have no place for them
+    const bool floats = format && is_float_type(format->type);
+    return floats ? std::optional(block_format(QuantType::kF32, 0)) : std::nullopt;
+  }
   // A scale of the whole tensor has a place in one type alone.
   if (place.scale != 1.0F && format && format->type != QuantType::kTernaryRow) return std::nullopt;
   return format;

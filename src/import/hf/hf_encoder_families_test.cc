@@ -152,6 +152,9 @@ TEST(HfEncoderFamiliesTest, NomicBert) {
   Json both = saved_nomic();  // transformers keeps the keys that it does not know
   both.update(Json{{"n_embd", 768}, {"rotary_emb_base", 1000}, {"qkv_proj_bias", false}});
   EXPECT_EQ(parsed(both).spec, parsed(saved_nomic()).spec);
+  Json bare = saved_nomic();
+  for (const char* key : {"rope_parameters", "layer_norm_eps", "hidden_act"}) bare.erase(key);
+  EXPECT_EQ(parsed(bare).spec, parsed(saved_nomic()).spec);
   Json head = saved_nomic();
   head["architectures"] = {"NomicBertForMaskedLM"};
   EXPECT_TRUE(parsed(head).spec.embeds_only);

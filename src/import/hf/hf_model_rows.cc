@@ -59,7 +59,12 @@ Status HfModel::read_rows(SectionKind kind, std::uint32_t layer, std::size_t ten
   }
   multiply_rows(shape.kind, first_row, n_inputs, out);
   if (place.adds_row) {
-    for (std::size_t i = 0; i < out.size(); ++i) out[i] += added_row_[i % shape.cols];
+    for (std::size_t i = 0; i < out.size(); ++i) {
+      out[i] += added_row_[i % shape.cols];
+      if (std::isfinite(out[i])) continue;
+      return corrupt("%s: tensor \"%s\": row %zu and that of token type 0 have no finite sum",
+                     folder_.c_str(), shape.name.c_str(), first_row + i / shape.cols);
+    }
   }
   return place.decay_log ? make_decays(place, out) : ok_status();
 }

@@ -250,29 +250,28 @@ TEST(HfTensorsTest, GainsOfGemmaAreStoredLessOne) {
 }
 
 Shapes nomic_shapes(std::uint64_t n_types) {
-  Shapes shapes = {{"embeddings.word_embeddings.weight", {9, 12}},
-                   {"embeddings.token_type_embeddings.weight", {n_types, 12}},
-                   {"emb_ln.weight", {12}},
-                   {"emb_ln.bias", {12}},
-                   {"encoder.layers.0.attn.Wqkv.weight", {54, 12}},
-                   {"encoder.layers.0.attn.out_proj.weight", {12, 18}},
-                   {"encoder.layers.0.mlp.fc11.weight", {7, 12}},
-                   {"encoder.layers.0.mlp.fc12.weight", {7, 12}},
-                   {"encoder.layers.0.mlp.fc2.weight", {12, 7}},
-                   {"encoder.layers.0.norm1.weight", {12}},
-                   {"encoder.layers.0.norm1.bias", {12}},
-                   {"encoder.layers.0.norm2.weight", {12}},
-                   {"encoder.layers.0.norm2.bias", {12}},
-                   {"encoder.layers.1.attn.Wqkv.weight", {54, 12}},
-                   {"encoder.layers.1.attn.out_proj.weight", {12, 18}},
-                   {"encoder.layers.1.mlp.fc11.weight", {7, 12}},
-                   {"encoder.layers.1.mlp.fc12.weight", {7, 12}},
-                   {"encoder.layers.1.mlp.fc2.weight", {12, 7}},
-                   {"encoder.layers.1.norm1.weight", {12}},
-                   {"encoder.layers.1.norm1.bias", {12}},
-                   {"encoder.layers.1.norm2.weight", {12}},
-                   {"encoder.layers.1.norm2.bias", {12}}};
-  return shapes;
+  return {{"embeddings.word_embeddings.weight", {9, 12}},
+          {"embeddings.token_type_embeddings.weight", {n_types, 12}},
+          {"emb_ln.weight", {12}},
+          {"emb_ln.bias", {12}},
+          {"encoder.layers.0.attn.Wqkv.weight", {54, 12}},
+          {"encoder.layers.0.attn.out_proj.weight", {12, 18}},
+          {"encoder.layers.0.mlp.fc11.weight", {7, 12}},
+          {"encoder.layers.0.mlp.fc12.weight", {7, 12}},
+          {"encoder.layers.0.mlp.fc2.weight", {12, 7}},
+          {"encoder.layers.0.norm1.weight", {12}},
+          {"encoder.layers.0.norm1.bias", {12}},
+          {"encoder.layers.0.norm2.weight", {12}},
+          {"encoder.layers.0.norm2.bias", {12}},
+          {"encoder.layers.1.attn.Wqkv.weight", {54, 12}},
+          {"encoder.layers.1.attn.out_proj.weight", {12, 18}},
+          {"encoder.layers.1.mlp.fc11.weight", {7, 12}},
+          {"encoder.layers.1.mlp.fc12.weight", {7, 12}},
+          {"encoder.layers.1.mlp.fc2.weight", {12, 7}},
+          {"encoder.layers.1.norm1.weight", {12}},
+          {"encoder.layers.1.norm1.bias", {12}},
+          {"encoder.layers.1.norm2.weight", {12}},
+          {"encoder.layers.1.norm2.bias", {12}}};
 }
 
 TEST(HfTensorsTest, NormsOfANomicBertBelongToWhatTakesTheSum) {
@@ -292,12 +291,16 @@ TEST(HfTensorsTest, NormsOfANomicBertBelongToWhatTakesTheSum) {
   EXPECT_EQ(layer_1(TensorKind::kFfnGate), m.stored("encoder.layers.1.mlp.fc12.weight"));
   EXPECT_EQ(layer_1(TensorKind::kFfnUp), m.stored("encoder.layers.1.mlp.fc11.weight"));
   EXPECT_EQ(layer_1(TensorKind::kAttnK), m.rows("encoder.layers.1.attn.Wqkv.weight", 12, 18, 18));
-  // Every token is of the first type.
   auto wanted = m.stored("embeddings.word_embeddings.weight");
   const auto type = m.stored("embeddings.token_type_embeddings.weight");
   for (std::size_t i = 0; i < wanted.size(); ++i) wanted[i] += type[i % 12];
   EXPECT_EQ(m.read(SectionKind::kEmbedding, TensorKind::kTokenEmbedding), wanted);
   EXPECT_EQ(m.model->kept_format(SectionKind::kEmbedding, 0, 0)->type, QuantType::kF32);
+  Shapes with_head = nomic_shapes(2);
+  with_head.push_back({"cls.predictions.bias", {9}});
+  const Opened headed(config, with_head);
+  ASSERT_NE(headed.model, nullptr) << headed.message;
+  EXPECT_THAT(headed.model->warnings().back(), HasSubstr("1 tensors of a head"));
   EXPECT_THAT(Opened(config, nomic_shapes(0)).message,
               HasSubstr("token_type_embeddings.weight\": shape [0, 12], expected [1, 12]"));
 }
