@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: MIT
 //
 // Any bytes as an answer with calls, in every syntax of chats: taken apart to the same parts whole
-// and byte by byte, what calls pass on is JSON, and what is no call is text. Bits of the first byte say whether the prompt
-// ended inside of reasoning, and that no tool may be called. Needs qsf_serve_syntax.
+// and byte by byte, what calls pass on is JSON, and what is no call is text. Bits of the first byte
+// say whether the prompt ended inside of reasoning, and that no tool may be called. Needs
+// qsf_serve_syntax.
 
 #include <cstddef>
 #include <cstdint>
