@@ -83,6 +83,9 @@ TEST(GrammarGenerationTest, AGrammarThatAllowsEverythingChangesNothing) {
   const std::unique_ptr<Engine> engine = open_bundled(grammar_options(1));
   const auto grammar = make_grammar(*engine, "root ::= .*");
   for (SamplingOptions sampling : all_ways()) {
+    // Bytes that begin no character are banned. They are never likely, but their mass counts in
+    // what top-p and typical-p keep.
+    if (sampling.top_k == 0) sampling.top_k = 40;
     const std::string expected = generate(*engine, sampling).text;
     sampling.grammar = grammar;
     EXPECT_EQ(generate(*engine, sampling).text, expected);
