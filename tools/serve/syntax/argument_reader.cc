@@ -142,24 +142,24 @@ ArgumentReader::ArgumentReader(char assign, std::string_view quote,
   }
 }
 
-ArgumentReader::Found ArgumentReader::read(std::string_view text, bool at_end) {
+ArgumentReader::Found ArgumentReader::read(std::string_view text) {
   for (;;) {
     if (state_ != State::kText) {
       while (at_ < text.size() && is_blank_character(text[at_])) ++at_;
       if (at_ == text.size()) return Found::kMore;
     }
-    const Step step = advance(text, at_end);
+    const Step step = advance(text);
     if (step == Step::kMore) return Found::kMore;
     if (step == Step::kBad) return Found::kBad;
     if (open_.empty()) return Found::kEnd;
   }
 }
 
-ArgumentReader::Step ArgumentReader::advance(std::string_view text, bool at_end) {
+ArgumentReader::Step ArgumentReader::advance(std::string_view text) {
   switch (state_) {
     case State::kOpening: return open(text[at_]);
     case State::kKey: return read_key(text);
-    case State::kText: return read_text(text, at_end);
+    case State::kText: return read_text(text);
     case State::kAssign:
       if (text[at_] != assign()) return Step::kBad;
       ++at_;
@@ -284,19 +284,10 @@ bool ArgumentReader::begin_text(std::string_view rest) {
   quote_at_ = std::string_view::npos;
   n_in_row_ = 0;
   escaped_ = false;
-  takes_backslashes_ = false;
   return true;
 }
 
-void ArgumentReader::take_backslashes() {
-  takes_backslashes_ = true;
-  search_at_ = at_;
-  quote_at_ = std::string_view::npos;
-  n_in_row_ = 0;
-  escaped_ = false;
-}
-
-ArgumentReader::Step ArgumentReader::read_text(std::string_view text, bool at_end) {
+ArgumentReader::Step ArgumentReader::read_text(std::string_view text) {
   const char quote = text[at_];
   if (quote != '"' && quote != '\'') return read_marked_text(text);
   const std::string three(3, quote);
@@ -307,8 +298,7 @@ ArgumentReader::Step ArgumentReader::read_text(std::string_view text, bool at_en
   search_at_ = std::max(search_at_, begin);
   for (; search_at_ < text.size(); ++search_at_) {
     const char c = text[search_at_];
-    if (c == quote && (!escaped_ || takes_backslashes_)) {
-      escaped_ = false;
+    if (c == quote && !escaped_) {
       if (++n_in_row_ >= n_quotes) quote_at_ = search_at_ + 1 - n_quotes;
       if (n_in_row_ < n_quotes) quote_at_ = std::string_view::npos;
       continue;
@@ -317,21 +307,15 @@ ArgumentReader::Step ArgumentReader::read_text(std::string_view text, bool at_en
     if (quote_at_ != std::string_view::npos) {
       if (is_blank_character(c)) continue;
       const MarkerFound ends = text_ends(text.substr(search_at_));
-      if (ends == MarkerFound::kPart) break;
+      if (ends == MarkerFound::kPart) return Step::kMore;
       if (ends == MarkerFound::kYes) {
         return end_text(unescaped(text.substr(begin, quote_at_ - begin)), quote_at_ + n_quotes);
       }
       quote_at_ = std::string_view::npos;
-      if (!takes_backslashes_) {
-        take_backslashes();
-        return Step::kOn;
-      }
     }
     escaped_ = !escaped_ && c == '\\';
   }
-  if (!at_end || takes_backslashes_) return Step::kMore;
-  take_backslashes();
-  return Step::kOn;
+  return Step::kMore;
 }
 
 // Whether what stands behind a quote, from the first character that is not blank, may follow a

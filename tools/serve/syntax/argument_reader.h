@@ -7,8 +7,7 @@
 // Python or JSON write them. Templates write texts between quotes without escaping these: a quote
 // ends a text only where something follows that may follow a text. Backslashes are taken for
 // escapes, as models write them, also in a text that a template would have written as it is:
-// 'C:\new' has a line break. Only where a text would not end like this, or has quotes that are not
-// escaped, may a quote behind a backslash end it, too: 'C:\'. Gemma's texts have no escapes.
+// 'C:\new' has a line break, and what 'C:\' begins does not end. Gemma's texts have no escapes.
 //
 // Does not read tuples, sets, prefixes of texts, expressions, or arguments without a name or of the
 // same name.
@@ -44,9 +43,9 @@ class ArgumentReader {
                  std::string_view schema = {});
 
   // Takes the text from the opening bracket on, longer with each call, of which only what is new is
-  // looked at; `at_end`: no more will come. kBad: such arguments are not read, or nest deeper than
-  // 64. Not called again after another outcome than kMore.
-  Found read(std::string_view text, bool at_end);
+  // looked at. kBad: such arguments are not read, or nest deeper than 64. Not called again after
+  // another outcome than kMore.
+  Found read(std::string_view text);
   // Bytes up to the end, or to what cannot be.
   std::size_t n_bytes() const noexcept { return at_; }
   // Of kEnd: an object.
@@ -56,13 +55,11 @@ class ArgumentReader {
   enum class State : unsigned char { kOpening, kKey, kText, kAssign, kValue, kNext };
   enum class Step : unsigned char { kOn, kMore, kBad };
 
-  Step advance(std::string_view text, bool at_end);
+  Step advance(std::string_view text);
   Step open(char bracket);
   Step read_key(std::string_view text);
   Step read_value(std::string_view text);
-  Step read_text(std::string_view text, bool at_end);
-  // Reads the text again, in which quotes behind a backslash may now end it.
-  void take_backslashes();
+  Step read_text(std::string_view text);
   MarkerFound text_ends(std::string_view behind_quote) const;
   Step read_marked_text(std::string_view text);
   MarkerFound find_special_name(std::string_view text, std::size_t& n_bytes) const;
@@ -97,7 +94,6 @@ class ArgumentReader {
   std::size_t quote_at_ = std::string_view::npos;  // the quotes that may end it
   std::size_t n_in_row_ = 0;                       // quotes so far, of three
   bool escaped_ = false;
-  bool takes_backslashes_ = false;
   std::string json_;
 };
 

@@ -117,7 +117,7 @@ CallReader::Step CallReader::advance(std::string_view text, bool at_end) {
     case Stage::kTag: return read_tag(text, at_end);
     case Stage::kValue: return read_value(text, at_end);
     case Stage::kFunction: return read_function(text);
-    case Stage::kArguments: return read_arguments(text, at_end);
+    case Stage::kArguments: return read_arguments(text);
     case Stage::kNextCall: return read_next_call(text, at_end);
     case Stage::kAfterArguments: {
       const Step step = read_marker(text, trim(syntax_->after_arguments), at_end);
@@ -227,8 +227,8 @@ CallReader::Step CallReader::read_function(std::string_view text) {
   return Step::kOn;
 }
 
-CallReader::Step CallReader::read_arguments(std::string_view text, bool at_end) {
-  const ArgumentReader::Found found = argument_reader_->read(text.substr(at_), at_end);
+CallReader::Step CallReader::read_arguments(std::string_view text) {
+  const ArgumentReader::Found found = argument_reader_->read(text.substr(at_));
   if (found == ArgumentReader::Found::kMore) return Step::kMore;
   at_ += argument_reader_->n_bytes();
   if (found == ArgumentReader::Found::kBad) return Step::kText;

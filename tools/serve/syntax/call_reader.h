@@ -65,7 +65,7 @@ class CallReader {
   Step read_value(std::string_view text, bool at_end);
   Step read_list_opening(std::string_view text);
   Step read_function(std::string_view text);
-  Step read_arguments(std::string_view text, bool at_end);
+  Step read_arguments(std::string_view text);
   Step read_next_call(std::string_view text, bool at_end);
   Step read_marker(std::string_view text, std::string_view marker, bool at_end);
   // What an object, or an array of objects, calls.
