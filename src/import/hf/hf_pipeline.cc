@@ -8,6 +8,7 @@
 
 #include "import/bert_steps.h"
 #include "import/gguf/gguf_tokenizer.h"
+#include "tokenizer/character_steps.h"
 #include "tokenizer/nfc.h"
 
 namespace qsf {
@@ -324,6 +325,17 @@ class ExpressionAdapter {
   bool has_anchor_ = false;
 };
 
+std::string replaced_all(std::string_view text, const TextStep& step) {
+  std::string replaced;
+  std::size_t done = 0;
+  for (std::size_t at = text.find(step.text); at != std::string_view::npos;
+       at = text.find(step.text, done)) {
+    replaced.append(text, done, at - done).append(step.replacement);
+    done = at + step.text.size();
+  }
+  return replaced.append(text, done);
+}
+
 }  // namespace
 
 Status add_hf_normalizer(const JsonValue* json, TokenizerData& data) {
@@ -358,16 +370,15 @@ std::string apply_hf_normalizer(const TokenizerData& data, std::string_view text
   if (data.nfc) normalize_nfc(result, nullptr);
   for (const TextStep& step : data.steps) {
     if (step.stage != TextStage::kNormalizer) continue;
-    if (step.op == TextOp::kPrepend) result.insert(0, step.text);
-    if (step.op != TextOp::kReplace) continue;
-    std::string replaced;
-    std::size_t done = 0;
-    for (std::size_t at = result.find(step.text); at != std::string::npos;
-         at = result.find(step.text, done)) {
-      replaced.append(result, done, at - done).append(step.replacement);
-      done = at + step.text.size();
+    switch (step.op) {
+      case TextOp::kPrepend: result.insert(0, step.text); break;
+      case TextOp::kReplace: result = replaced_all(result, step); break;
+      case TextOp::kCleanText: clean_text(result, nullptr); break;
+      case TextOp::kSpaceIdeographs: space_ideographs(result, nullptr); break;
+      case TextOp::kStripMarks: strip_marks(result, nullptr); break;
+      case TextOp::kLowercase: lowercase(result, nullptr); break;
+      default: break;
     }
-    result = replaced.append(result, done);
   }
   return result;
 }

@@ -264,6 +264,9 @@ Status read_added_tokens(const JsonValue& json, TokenizerData& data) {
     // A token decodes to the text that it matches: a space that the normaliser puts in front of it
     // belongs to the token.
     added.text = apply_hf_normalizer(data, added.text);
+    if (added.text.empty()) {
+      return unsupported("tokenizer.json: added token %u is empty behind the normalizer", added.id);
+    }
     if (!added.special) data.tokens[added.id].text = added.text;
   }
   return ok_status();
@@ -567,7 +570,7 @@ Result<TokenizerData> from_vocab_and_merges(const HfTokenizerFiles& files,
 
 // One token a line. Where the configuration does not say otherwise, text becomes lowercase.
 Result<TokenizerData> from_word_list(const std::string& lines, const JsonValue& config,
-                                     const JsonValue& map) {
+                                     const JsonValue& map, const JsonValue& listed) {
   const std::string_view name = config.text("tokenizer_class").value_or("BertTokenizer");
   if ((name != "BertTokenizer" && name != "BertTokenizerFast") ||
       !config.boolean("do_basic_tokenize").value_or(true)) {
@@ -585,6 +588,9 @@ Result<TokenizerData> from_word_list(const std::string& lines, const JsonValue& 
     std::string_view line = rest.substr(0, end);
     rest.remove_prefix(std::min(end + 1, rest.size()));
     if (line.ends_with('\r')) line.remove_suffix(1);
+    if (data.tokens.size() == kMaxVocabTokens) {
+      return corrupt("vocab.txt: more than %u lines, which no vocabulary has", kMaxVocabTokens);
+    }
     VocabToken token;
     token.text = line;
     if (line.empty()) token.type = TokenType::kUnused;
@@ -595,25 +601,41 @@ Result<TokenizerData> from_word_list(const std::string& lines, const JsonValue& 
     return std::string(text ? *text : token_text(map, key).value_or(fallback));
   };
   QSF_RETURN_IF_ERROR(set_unknown_word(named("unk_token", "[UNK]"), data));
-  data.bos = find_token(data, named("cls_token", "[CLS]"));
-  data.eos = find_token(data, named("sep_token", "[SEP]"));
+  QSF_RETURN_IF_ERROR(add_listed_tokens(config, listed, data));
+  const std::string cls = named("cls_token", "[CLS]");
+  const std::string sep = named("sep_token", "[SEP]");
+  data.bos = find_token(data, cls);
+  data.eos = find_token(data, sep);
+  if (data.bos == kNoToken || data.eos == kNoToken) {
+    return corrupt("vocab.txt: no \"%s\", which %s a text",
+                   (data.bos == kNoToken ? cls : sep).c_str(),
+                   data.bos == kNoToken ? "begins" : "ends");
+  }
   data.pad = find_token(data, named("pad_token", "[PAD]"));
   for (const TokenId id :
        {data.pad, data.unk, data.bos, data.eos, find_token(data, named("mask_token", "[MASK]"))}) {
     if (id == kNoToken) continue;
+    const TokenType type = data.tokens[id].type;
+    if (type != TokenType::kNormal && type != TokenType::kUnknown) continue;  // listed
     AddedToken added;
     added.text = data.tokens[id].text;
     added.special = true;
     QSF_RETURN_IF_ERROR(add_token(std::move(added), id, data));
   }
-  data.add_bos = data.bos != kNoToken;
-  data.add_eos = data.eos != kNoToken;
-  if (data.add_eos) data.stop_ids.push_back(data.eos);
+  data.add_bos = true;
+  data.add_eos = true;
+  data.stop_ids.push_back(data.eos);
   const bool lowercase = config.boolean("do_lower_case").value_or(true);
   add_bert_normalizer({.space_ideographs = config.boolean("tokenize_chinese_chars").value_or(true),
                        .strip_marks = config.boolean("strip_accents").value_or(lowercase),
                        .lowercase = lowercase},
                       data);
+  // added_tokens.json does not say how they match: in the normalised text.
+  const bool says_how = config.find("added_tokens_decoder") != nullptr;
+  for (AddedToken& added : data.added) {
+    if (!added.special && !says_how) added.normalized = true;
+    if (added.normalized) added.text = apply_hf_normalizer(data, added.text);
+  }
   add_bert_splits(data);
   return data;
 }
@@ -668,7 +690,7 @@ Result<TokenizerData> tokenizer_from_hf(const HfTokenizerFiles& files) {
     set_add_rules(config, /*has_template=*/false, /*bos_by_default=*/false, data);
     return data;
   }
-  if (files.vocab_txt.has_value()) return from_word_list(*files.vocab_txt, config, map);
+  if (files.vocab_txt.has_value()) return from_word_list(*files.vocab_txt, config, map, listed);
   return not_found(
       "no tokenizer: expected tokenizer.json, tokenizer.model, vocab.json with merges.txt, or "
       "vocab.txt beside the model");

@@ -139,27 +139,63 @@ TEST(HfFolderTest, ListsOfWordsEqualTheJson) {
   ASSERT_TRUE(plain.has_value()) << plain.error().message();
   files.tokenizer_config_json = folder_config;
   EXPECT_EQ(*write_tokenizer_section(*plain), *write_tokenizer_section(*tokenizer_from_hf(files)));
-  files.vocab_txt = "a\r\n[UNK]\r\n\r\n##b\r\n";
+  files.vocab_txt = "a\r\n[UNK]\r\n\r\n##b\r\n[SEP]\r\n[CLS]";
   const auto lines = tokenizer_from_hf(files);
   ASSERT_TRUE(lines.has_value()) << lines.error().message();
-  ASSERT_EQ(lines->tokens.size(), 4U);
+  ASSERT_EQ(lines->tokens.size(), 6U);
   EXPECT_EQ(lines->tokens[3].text, "##b");
   EXPECT_EQ(lines->tokens[2].type, TokenType::kUnused);
-  EXPECT_FALSE(lines->add_bos || lines->add_eos);
+  EXPECT_EQ(lines->bos, 5U);
+  EXPECT_EQ(lines->eos, 4U);
+  EXPECT_TRUE(lines->add_bos && lines->add_eos);
   const auto refusal = [&files](const char* vocabulary, const char* config) {
     files.vocab_txt = vocabulary;
     files.tokenizer_config_json = config;
     const auto data = tokenizer_from_hf(files);
     return data.has_value() ? std::string("accepted") : data.error().message();
   };
-  EXPECT_EQ(refusal("[UNK]\n", "{}"), "accepted");
+  EXPECT_EQ(refusal("[UNK]\n[CLS]\n[SEP]", "{}"), "accepted");
+  EXPECT_NE(refusal("[UNK]\n[SEP]\n", "{}").find("\"[CLS]\", which begins"), std::string::npos);
+  EXPECT_NE(refusal("[UNK]\n[CLS]\n", "{}").find("\"[SEP]\", which ends"), std::string::npos);
+  const std::string endless(kMaxVocabTokens + 1, '\n');
+  EXPECT_NE(refusal(endless.c_str(), "{}").find("more than 16777216 lines"), std::string::npos);
   EXPECT_NE(refusal("a\n", "{}").find("\"[UNK]\""), std::string::npos);
   EXPECT_NE(refusal("", "{}").find("\"[UNK]\""), std::string::npos);
-  EXPECT_EQ(refusal("?\n", R"({"unk_token": "?"})"), "accepted");
+  EXPECT_EQ(refusal("?\n[CLS]\n[SEP]\n", R"({"unk_token": "?"})"), "accepted");
   EXPECT_NE(refusal("[UNK]\n", R"({"tokenizer_class": "BertJapaneseTokenizer"})").find("Japanese"),
             std::string::npos);
   EXPECT_NE(refusal("[UNK]\n", R"({"do_basic_tokenize": false})").find("do_basic_tokenize"),
             std::string::npos);
+}
+
+// Words added to a vocabulary match the text as it is normalised, unless they are special.
+TEST(HfFolderTest, AddedWordsMatchNormalisedText) {
+  HfTokenizerFiles files;
+  files.vocab_txt = "[UNK]\n[CLS]\n[SEP]\nc\n";
+  files.added_tokens_json = R"({"CRISPR": 4, "Caf\u00e9": 5})";
+  const auto data = tokenizer_from_hf(files);
+  ASSERT_TRUE(data.has_value()) << data.error().message();
+  ASSERT_EQ(data->tokens.size(), 6U);
+  const auto text_of = [&data](TokenId id) {
+    for (const AddedToken& added : data->added) {
+      if (added.id == id) return (added.normalized ? "normalised " : "plain ") + added.text;
+    }
+    return std::string("none");
+  };
+  EXPECT_EQ(text_of(4), "normalised crispr");
+  EXPECT_EQ(text_of(5), "normalised cafe");
+  EXPECT_EQ(text_of(1), "plain [CLS]");
+  files.tokenizer_config_json = R"({"added_tokens_decoder": {
+      "4": {"content": "CRISPR", "normalized": true}, "5": {"content": "DNA", "normalized": false},
+      "1": {"content": "[CLS]", "special": true, "normalized": false}}})";
+  files.added_tokens_json.reset();
+  const auto decoder = tokenizer_from_hf(files);
+  ASSERT_TRUE(decoder.has_value()) << decoder.error().message();
+  ASSERT_GE(decoder->added.size(), 3U);
+  for (const AddedToken& added : decoder->added) {
+    if (added.id < 4) continue;
+    EXPECT_EQ(added.text, added.id == 4 ? "crispr" : "DNA");
+  }
 }
 
 TEST(HfFolderTest, RefusesWordPiecesThatItCannotRun) {
