@@ -19,7 +19,7 @@ struct BertNormalizer {
 
 void add_bert_normalizer(const BertNormalizer& parts, TokenizerData& data);
 
-// Words are cut at white space, which is dropped, and punctuation is a word each.
+// Words are cut at white space, which is dropped, and each punctuation character is a word.
 void add_bert_splits(TokenizerData& data);
 
 }  // namespace qsf

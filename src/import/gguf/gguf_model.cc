@@ -243,7 +243,7 @@ class GgufModelMapper {
 
   // Finds the row that is added to those of the embedding: of tokens that are all of one type.
   Status map_added_row() {
-    constexpr std::uint64_t kMostTypes = 1024;
+    constexpr std::uint64_t kMostTypes = 16;
     const char* const name = "token_types.weight";
     const GgufFile::Entry* entry = model_.file_.find(name);
     if (entry == nullptr) return corrupt("tensor \"%s\" is missing", name);
@@ -256,7 +256,13 @@ class GgufModelMapper {
     }
     QSF_ASSIGN_OR_RETURN(model_.added_row_, read_gguf_rows(model_.file_, *entry));
     model_.added_row_.resize(spec().hidden);
-    model_.sections_.front().places[0].adds_row = true;
+    model_.added_row_.shrink_to_fit();
+    Place& embedding = model_.sections_.front().places[0];
+    if (embedding.i2s != nullptr) {
+      return unsupported("tensor \"%s\": its row is added to an embedding, which cannot be I2_S",
+                         name);
+    }
+    embedding.adds_row = true;
     mark_used(entry);
     return ok_status();
   }

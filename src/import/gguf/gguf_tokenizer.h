@@ -3,8 +3,9 @@
 // The tokenizer of a GGUF file, from its "tokenizer.ggml." keys.
 //
 // Three models are supported: "gpt2" (byte-level BPE, with the pre-tokeniser of its "pre" key),
-// "llama" (SentencePiece BPE) and "bert" (WordPiece, of text in lowercase). Others are rejected by
-// name, and so is an unknown "pre": a wrong pre-tokeniser would silently change the tokens.
+// "llama" (SentencePiece BPE) and "bert" (WordPiece, of text in lowercase unless a key says
+// otherwise). Others are rejected by name, and so is an unknown "pre": a wrong pre-tokeniser would
+// silently change the tokens.
 
 #ifndef QSF_IMPORT_GGUF_GGUF_TOKENIZER_H_
 #define QSF_IMPORT_GGUF_GGUF_TOKENIZER_H_
