@@ -38,7 +38,8 @@ typedef struct qsf_plan_info {
   int experts_kept;  /* as many can be in memory at once */
   uint64_t expert_pass_bytes; /* in the file, of the experts that a token uses */
   /* Of these, the bytes that a token is expected to read: as measured on the text of the model's
-   * calibration. Without one, those of choices that are all as likely, more than texts need. */
+   * calibration. Without one, as if all choices were equally likely, which is more than texts
+   * need. */
   uint64_t expert_read_bytes;
 } qsf_plan_info;
 

@@ -194,13 +194,14 @@ void add_attention_options(OptionParser& parser, AttentionChoice& choice,
       .group(group);
 }
 
-void add_ram_budget_option(OptionParser& parser, std::uint64_t& bytes, const std::string& group) {
+void add_ram_budget_option(OptionParser& parser, std::uint64_t& bytes, const std::string& group,
+                           const std::string& whose) {
   parser
-      .size_in_mb(
-          "--ram-budget", bytes,
-          "Limit on the memory of the whole process in MB (10^6 bytes), or with a suffix k, "
-          "M or G; weights beyond it are read from the disk in every pass; default: the "
-          "memory that the machine has to spare")
+      .size_in_mb("--ram-budget", bytes,
+                  "Limit on the memory of " + whose +
+                      " in MB (10^6 bytes), or with a suffix k, M or G; weights beyond it are read "
+                      "from the disk in every pass; default: the memory that the machine has to "
+                      "spare")
       .check(check_budget)
       .group(group);
 }
@@ -213,7 +214,7 @@ void add_engine_options(OptionParser& parser, EngineOptions& options, const std:
              "at most 4096, less where memory is short, with --rope-reindex at least 65536")
       .integer_in(1, kMaxInt)
       .group(group);
-  add_ram_budget_option(parser, options.ram_budget_bytes, group);
+  add_ram_budget_option(parser, options.ram_budget_bytes, group, "the whole process");
   add_kv_type_options(parser, options.kv_types, group);
   add_kv_policy_options(parser, options.kv_policy, group);
   parser

@@ -93,8 +93,9 @@ void add_threads_option(OptionParser& parser, int& threads,
                         const std::string& group = kOptionsGroup);
 void add_threads_option(OptionParser& parser, std::uint32_t& threads,
                         const std::string& group = kOptionsGroup);
-void add_ram_budget_option(OptionParser& parser, std::uint64_t& bytes,
-                           const std::string& group = kOptionsGroup);
+// `whose` memory it is, for the help.
+void add_ram_budget_option(OptionParser& parser, std::uint64_t& bytes, const std::string& group,
+                           const std::string& whose);
 void add_exact_option(OptionParser& parser, bool& exact, const std::string& group = kOptionsGroup);
 void add_experts_option(OptionParser& parser, int& experts,
                         const std::string& group = kOptionsGroup);

@@ -124,8 +124,7 @@ std::optional<int> parse_options(int argc, const char* const* argv, Options& opt
       "Measures the perplexity of a model on a text: windows of --context tokens, the second half "
       "of each scored (the protocol of llama.cpp).\nThe last line of standard output is \"PPL = x "
       "+/- y\", where y is the standard error.\nWith --expert-margin the scored tokens are "
-      "computed "
-      "one by one, like generated ones.");
+      "computed one by one, like generated ones.");
   parser.value("MODEL", options.model, "Model file (.qsf)").type_name("").required();
   parser.value("--file", options.file, "Text to measure on; - for standard input")
       .type_name("FILE")
@@ -160,7 +159,8 @@ std::optional<int> parse_options(int argc, const char* const* argv, Options& opt
   add_exact_option(parser, options.exact, kModelGroup);
   add_experts_option(parser, options.experts, kModelGroup);
   add_expert_margin_option(parser, options.expert_margin, kModelGroup);
-  add_ram_budget_option(parser, options.ram_budget_bytes, kModelGroup);
+  add_ram_budget_option(parser, options.ram_budget_bytes, kModelGroup,
+                        "the process without the reference");
   if (const auto code = parser.parse(argc, argv)) return code;
   std::string problem = check_attention(options.attention);
   if (problem.empty()) problem = check_kv_policy(options.kv_policy);
