@@ -372,7 +372,7 @@ Status Decoder::run_layers(const Pass& pass, std::uint32_t first, std::uint32_t 
 // and in a parallel block, with one norm for both or two,
 //   n = norm(hidden); m = norm'(hidden); hidden += attention(n); hidden += ffn(m)
 // Some models have norms behind the sublayers alone: then these read the stream itself. In others
-// what the norms give is the stream from there on, or a layer has one of the two sublayers.
+// the norm's output replaces the stream, and in others still a layer has one of the two sublayers.
 Status Decoder::run_layer(const Pass& pass, std::uint32_t layer) {
   const LayerWeights& w = weights_.layers[layer];
   const auto normed = [&](Buffer to, std::span<const float> gain, std::span<const float> bias) {

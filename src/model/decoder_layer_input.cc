@@ -28,7 +28,8 @@ Status Decoder::look_up_layer_inputs(const Pass& pass) {
 
 // hidden += norm(Wout (act(Wgate hidden) * t)) with t = (norm'(Win embedded / sqrt(H)) + table row)
 // / sqrt(2)
-// With several residual streams, of which `hidden` is the first one, scaled, the others gain that.
+// With several residual streams, of which `hidden` is the first one, scaled, the others gain the
+// same sum.
 Status Decoder::add_layer_input(const Pass& pass, const LayerWeights& w, std::uint32_t layer) {
   const std::uint32_t n = spec_.layer_input_dim;
   const Product input = {&w.layer_input, {}, buffers_.layer_input};

@@ -147,10 +147,6 @@ Status add_first_rows(const ModelSource& source, SectionKind section, std::uint3
   return ok_status();
 }
 
-}  // namespace
-
-namespace {
-
 // The columns of the places of all rows in a layer, by ProductInput.
 std::array<std::uint32_t, kInputsPerLayer> place_cols_of(const ModelSpec& spec,
                                                          std::uint32_t layer) {
@@ -321,8 +317,7 @@ Status check_calibrated(const Calibration& calibration, const CalibratedModel& m
   if (field == std::end(fields)) {
     return invalid_argument(
         "made with another model: its products in layer %u have other columns; calibrate this "
-        "model "
-        "again",
+        "model again",
         first_other_layer(known, model));
   }
   return invalid_argument("made with another model: %s %s, expected %s; calibrate this model again",

@@ -17,6 +17,7 @@ void PassObserver::set_matrices(const QsfReader& reader) {
   places_.clear();
   for (const SectionDirectory& section : reader.directories()) {
     std::vector<std::optional<InputPlace>>& places = places_.emplace_back();
+    places.reserve(section.tensors.size());
     for (const TensorInfo& tensor : section.tensors) {
       const std::uint32_t expert = is_expert(tensor.kind) ? tensor.expert : InputPlace::kNoExpert;
       places.push_back(input_place_of(reader.spec(), model, section.layer, tensor.kind, expert));
