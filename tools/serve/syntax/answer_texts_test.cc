@@ -177,7 +177,7 @@ TEST(AnswerTextsTest, NothingButCallsIsTaken) {
     }
     const std::string call = whole_call(row);
     int n_calls = 0;
-    for (int round = 0; round < 3000; ++round) {
+    for (int round = 0; round < 500; ++round) {
       const ToolUse use = texts_tools(round % 8 == 0 ? ToolChoice::kNone : ToolChoice::kAuto);
       const bool in_reasoning = random() % 4 == 0;
       const std::string answer = random_answer(markers, call, random);
