@@ -122,6 +122,10 @@ TEST_F(QsfConvertStatesTest, IsCalibratedRotated) {
   const Outcome rotated =
       from_text({"--quant-type", "3bit", "--rotate", "stream", "--gptq"}, "a.qsf");
   ASSERT_EQ(rotated.code, 0) << rotated.err;
+  ASSERT_EQ(from_text({"--quant-type", "3bit", "--rotate", "stream"}, "calibrated.qsf").code, 0);
+  ASSERT_EQ(from_text({"--quant-type", "3bit", "--gptq"}, "straight.qsf").code, 0);
+  EXPECT_NE(out_.read("a.qsf"), out_.read("calibrated.qsf"));
+  EXPECT_NE(out_.read("a.qsf"), out_.read("straight.qsf"));
 }
 
 }  // namespace

@@ -31,6 +31,8 @@ namespace {
 
 constexpr std::uint32_t kFamilyContext = 24;
 constexpr std::size_t kFamilyTokens = 4 * kFamilyContext;
+// Nats that rounding to 3 bits may add: it changes which experts so small a model takes.
+constexpr double kMostLoss = 1.0;
 
 std::vector<TokenId> family_tokens(std::uint32_t n_vocab) {
   std::vector<TokenId> tokens;
@@ -55,6 +57,7 @@ class CalibratedFamiliesTest : public testing::TestWithParam<const char*> {
     auto identified = identify_model(*model_);
     ASSERT_TRUE(identified) << identified.error().message();
     calibration_.model = std::move(*identified);
+    copied_loss_ = loss();
   }
   void TearDown() override { std::filesystem::remove(path_); }
 
@@ -90,6 +93,7 @@ class CalibratedFamiliesTest : public testing::TestWithParam<const char*> {
   std::unique_ptr<HfModel> model_;
   std::vector<TokenId> tokens_;
   Calibration calibration_;
+  double copied_loss_ = 0.0;  // of the model before it is rounded
 };
 
 bool is_rounded(const SourcePlace& t) {
@@ -172,7 +176,7 @@ TEST_P(CalibratedFamiliesTest, ChoosesTypesForASize) {
   const auto report = transcode(*model_, path_, options);
   ASSERT_TRUE(report) << report.error().message();
   EXPECT_LE(std::filesystem::file_size(path_), most);
-  EXPECT_TRUE(std::isfinite(loss()));
+  EXPECT_NEAR(loss(), copied_loss_, kMostLoss);
 }
 
 TEST_P(CalibratedFamiliesTest, CompensatesAllButExpertsAndMatricesOfLatentHeads) {
@@ -190,7 +194,7 @@ TEST_P(CalibratedFamiliesTest, CompensatesAllButExpertsAndMatricesOfLatentHeads)
         is_expert(kind) || kind == TensorKind::kLatentKeys || kind == TensorKind::kLatentValues;
     EXPECT_EQ(*factor == nullptr, left_out) << t.full_name();
   }
-  // The text passes every layer once, however its matrices stand in the file.
+  // In memory that is not bounded, every layer is a group of its own, in order.
   EXPECT_EQ(n_runs, model_->spec().n_layers);
   TranscodeOptions options;
   options.preset = QuantType::kQ3;
@@ -198,7 +202,7 @@ TEST_P(CalibratedFamiliesTest, CompensatesAllButExpertsAndMatricesOfLatentHeads)
   options.compensation = &gptq;
   const auto report = transcode(*model_, path_, options);
   ASSERT_TRUE(report) << report.error().message();
-  EXPECT_TRUE(std::isfinite(loss()));
+  EXPECT_NEAR(loss(), copied_loss_, kMostLoss);
 }
 
 INSTANTIATE_TEST_SUITE_P(Golden, CalibratedFamiliesTest,

@@ -174,16 +174,11 @@ std::array<std::uint32_t, kInputsPerLayer> place_cols_of(const ModelSpec& spec,
 
 // Sets the columns of places where the other sizes do not tell them.
 void set_place_cols(const ModelSpec& spec, CalibratedModel& model) {
-  std::vector<std::uint32_t> all;
-  bool told = true;
   for (std::uint32_t layer = 0; layer < spec.n_layers; ++layer) {
     const auto cols = place_cols_of(spec, layer);
-    for (std::size_t i = 0; i < kInputsPerLayer; ++i) {
-      told = told && cols[i] == input_cols(model, {static_cast<ProductInput>(i), layer});
-    }
-    all.insert(all.end(), cols.begin(), cols.end());
+    model.place_cols.insert(model.place_cols.end(), cols.begin(), cols.end());
   }
-  if (!told) model.place_cols = std::move(all);
+  if (has_default_cols(model)) model.place_cols.clear();
 }
 
 }  // namespace
@@ -253,6 +248,18 @@ std::uint32_t input_cols(const CalibratedModel& model, const InputPlace& place) 
     case ProductInput::kDown: return model.has_experts(place.layer) ? model.shared_ffn : model.ffn;
     default: return 0;
   }
+}
+
+bool has_default_cols(const CalibratedModel& model) {
+  CalibratedModel other = model;
+  other.place_cols.clear();
+  for (std::uint32_t layer = 0; layer < model.n_layers; ++layer) {
+    for (std::size_t i = 0; i < kInputsPerLayer; ++i) {
+      const InputPlace place = {static_cast<ProductInput>(i), layer};
+      if (input_cols(model, place) != input_cols(other, place)) return false;
+    }
+  }
+  return true;
 }
 
 bool is_loss(double nats) noexcept {

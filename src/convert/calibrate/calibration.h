@@ -105,6 +105,8 @@ std::optional<InputPlace> input_place_of(const ModelSpec& spec, const Calibrated
 // Returns the number of columns of these rows; 0 where the layer has no such product.
 // Requires  an expert only of a layer that has experts
 std::uint32_t input_cols(const CalibratedModel& model, const InputPlace& place) noexcept;
+// Returns whether every layer has the columns that an empty `place_cols` stands for.
+bool has_default_cols(const CalibratedModel& model);
 
 // Calls visit(InputPlace) for every place of a layer: those of all rows in the order of
 // ProductInput, then the two of each expert.

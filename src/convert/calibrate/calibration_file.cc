@@ -236,6 +236,10 @@ Status CalibrationDecoder::read_places() {
     return corrupt("layer %zu: %u columns of an input, expected at most %u", i / kInputsPerLayer,
                    model.place_cols.back(), kMaxFfn);
   }
+  if (has_default_cols(model)) {
+    return corrupt("columns of inputs are those of earlier versions, expected others in version %u",
+                   kPlacesVersion);
+  }
   return ok_status();
 }
 

@@ -254,6 +254,23 @@ TEST_F(CalibrationFileTest, DamagedColumnsOfPlacesAreRefusedByName) {
   }
 }
 
+TEST_F(CalibrationFileTest, DefaultColumnsAreLeftOut) {
+  for (Calibration calibration : {small_calibration(), mixture_calibration()}) {
+    CalibratedModel& model = calibration.model;
+    std::vector<std::uint32_t> cols;
+    for (std::uint32_t layer = 0; layer < model.n_layers; ++layer) {
+      for (std::size_t i = 0; i < kInputsPerLayer; ++i) {
+        cols.push_back(input_cols(model, {static_cast<ProductInput>(i), layer}));
+      }
+    }
+    EXPECT_TRUE(has_default_cols(model));
+    model.place_cols = cols;
+    EXPECT_TRUE(has_default_cols(model));
+    expect_refused(bytes_of(calibration), StatusCode::kCorrupt, "those of earlier versions");
+  }
+  EXPECT_FALSE(has_default_cols(placed_calibration().model));
+}
+
 // Offsets of docs/calibration-files.md.
 TEST_F(CalibrationFileTest, DamagedExpertsAreRefusedByName) {
   const std::vector<std::byte> whole = bytes_of(mixture_calibration());
