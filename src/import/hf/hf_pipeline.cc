@@ -93,7 +93,7 @@ Status add_replace(const JsonValue& json, TokenizerData& data) {
   return ok_status();
 }
 
-// Accents that are not spoken of are stripped where letters become lowercase.
+// Without "strip_accents", accents are stripped where letters become lowercase.
 void add_bert(const JsonValue& json, TokenizerData& data) {
   const bool lowercase = json.boolean("lowercase").value_or(true);
   add_bert_normalizer({.clean_text = json.boolean("clean_text").value_or(true),

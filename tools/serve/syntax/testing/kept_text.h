@@ -37,8 +37,8 @@ inline std::string text_without_markers(const ChatSyntax& syntax, std::string_vi
 }
 
 // Whether text and reasoning of `parts` are the answer, but for its calls and what
-// text_without_markers() drops: all of it before the first call and behind the last one, and in
-// order between these. Not for kChannels, whose headers are dropped.
+// text_without_markers() drops, in order. Text that is lost right beside a call passes for a part
+// of that. Not for kChannels, whose headers are dropped.
 inline bool keeps_text(const ChatSyntax& syntax, std::string_view answer,
                        const std::vector<AnswerPart>& parts) {
   std::vector<std::string> runs(1);
