@@ -13,6 +13,7 @@
 #include "import/hf/hf_config.h"
 #include "import/hf/hf_model.h"
 #include "import/testing/hf_folder.h"
+#include "import/testing/published_config.h"
 #include "quant/codec.h"
 
 namespace qsf {
@@ -32,14 +33,6 @@ Json microsoft() {
     "rope_theta":500000.0,"tie_word_embeddings":true,"torch_dtype":"bfloat16","vocab_size":128256,
     "quantization_config":{"quant_method":"bitnet","linear_class":"autobitlinear",
       "quantization_mode":"offline"}})");
-}
-
-Result<HfConfig> parse(const Json& config) {
-  return parse_hf_config({config.dump(), "", "", "", ""});
-}
-std::string message_of(const Json& config) {
-  const auto result = parse(config);
-  return result ? "" : result.error().message();
 }
 
 TEST(HfBitnetTest, MicrosoftsConfiguration) {

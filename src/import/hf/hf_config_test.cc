@@ -10,19 +10,15 @@
 #include <nlohmann/json.hpp>
 
 #include "import/testing/hf_folder.h"
+#include "import/testing/published_config.h"
 
 namespace qsf {
 namespace {
 
-using Json = nlohmann::json;
 using testing::ElementsAre;
 using testing::HasSubstr;
-using testing_support::kTinyGpt2Config;
-using testing_support::kTinyLlamaConfig;
+using namespace testing_support;
 
-Result<HfConfig> parse(const Json& config) {
-  return parse_hf_config({config.dump(), "", "", ""});
-}
 Json llama() {
   return Json::parse(kTinyLlamaConfig);
 }
@@ -33,10 +29,6 @@ Json named(const char* architecture) {
   Json json = llama();
   json["architectures"] = {architecture};
   return json;
-}
-std::string message_of(const Json& config) {
-  const auto result = parse(config);
-  return result ? "" : result.error().message();
 }
 
 TEST(HfConfigTest, Llama) {

@@ -151,7 +151,7 @@ TEST(HfFalconH1Test, AnyValueGivesAStatus) {
   expect_statuses(falcon_h1_half_b(), {"time_step_limit"});
 }
 
-Json tiny_config() {
+Json tiny_falcon_h1() {
   return Json::parse(R"({"architectures":["FalconH1ForCausalLM"],"hidden_size":12,"head_dim":4,
     "num_attention_heads":3,"num_key_value_heads":1,"vocab_size":9,"intermediate_size":5,
     "num_hidden_layers":1,"max_position_embeddings":5,"mamba_n_heads":4,"mamba_d_ssm":24,
@@ -196,7 +196,7 @@ TEST(HfFalconH1Test, MultipliersAreInTheWeights) {
   Rng rng(4);
   const TestTensors tensors = tiny_tensors(rng);
   const TemporaryFolder folder;
-  write_model(folder, tiny_config().dump(), tensors);
+  write_model(folder, tiny_falcon_h1().dump(), tensors);
   const auto model = HfModel::open(folder.path());
   ASSERT_TRUE(model) << model.error().message();
   const auto stored = [&](const std::string& name) {
@@ -258,7 +258,7 @@ TEST(HfFalconH1Test, AHeadLikeTheEmbeddingIsItsOwn) {
   TestTensors tensors = tiny_tensors(rng);
   tensors["lm_head.weight"] = tensors["model.embed_tokens.weight"];
   const TemporaryFolder folder;
-  write_model(folder, tiny_config().dump(), tensors);
+  write_model(folder, tiny_falcon_h1().dump(), tensors);
   const auto model = HfModel::open(folder.path());
   ASSERT_TRUE(model) << model.error().message();
   EXPECT_FALSE((*model)->spec().tied_head);
@@ -267,12 +267,12 @@ TEST(HfFalconH1Test, AHeadLikeTheEmbeddingIsItsOwn) {
 TEST(HfFalconH1Test, WrongTensorsAreNamed) {
   Rng rng(4);
   const TestTensors tensors = tiny_tensors(rng);
-  ASSERT_THAT(opening_error(tiny_config().dump(), tensors), IsEmpty());
+  ASSERT_THAT(opening_error(tiny_falcon_h1().dump(), tensors), IsEmpty());
   TestTensors wrong = tensors;
   wrong.erase("model.layers.0.mamba.norm.weight");
-  EXPECT_THAT(opening_error(tiny_config().dump(), wrong),
+  EXPECT_THAT(opening_error(tiny_falcon_h1().dump(), wrong),
               HasSubstr("\"model.layers.0.mamba.norm.weight\" is missing, expected [24]"));
-  Json plain = tiny_config();
+  Json plain = tiny_falcon_h1();
   plain["mamba_rms_norm"] = false;
   EXPECT_THAT(opening_error(plain.dump(), tensors),
               HasSubstr("\"model.layers.0.mamba.norm.weight\" [24] is unexpected"));

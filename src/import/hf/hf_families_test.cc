@@ -19,7 +19,7 @@ using testing::ElementsAre;
 using testing::HasSubstr;
 using namespace testing_support;
 
-const char* kPhi2 = R"({"architectures":["PhiForCausalLM"],"bos_token_id":50256,
+const char* kPhi2Config = R"({"architectures":["PhiForCausalLM"],"bos_token_id":50256,
   "eos_token_id":50256,"hidden_act":"gelu_new","hidden_size":2560,"intermediate_size":10240,
   "layer_norm_eps":1e-05,"max_position_embeddings":2048,"model_type":"phi",
   "num_attention_heads":32,"num_hidden_layers":32,"num_key_value_heads":32,
@@ -27,7 +27,7 @@ const char* kPhi2 = R"({"architectures":["PhiForCausalLM"],"bos_token_id":50256,
   "tie_word_embeddings":false,"vocab_size":51200})";
 
 TEST(HfFamiliesTest, Phi2) {
-  const HfConfig config = parsed(Json::parse(kPhi2));
+  const HfConfig config = parsed(Json::parse(kPhi2Config));
   const ModelSpec& s = config.spec;
   EXPECT_EQ(s.architecture, "phi2");
   expect_sizes(s, 2560, 32, 32, 32, 80, 10240);
@@ -38,9 +38,9 @@ TEST(HfFamiliesTest, Phi2) {
   EXPECT_FLOAT_EQ(s.norm_epsilon, 1e-5F);
   EXPECT_EQ(s.activation, Activation::kGeluTanh);
   EXPECT_TRUE(config.qkv_bias && config.attn_out_bias && config.ffn_bias);
-  expect_refused(Json::parse(kPhi2), "qk_layernorm", true);
-  expect_refused(Json::parse(kPhi2), "hidden_act", "silu");
-  Json json = Json::parse(kPhi2);
+  expect_refused(Json::parse(kPhi2Config), "qk_layernorm", true);
+  expect_refused(Json::parse(kPhi2Config), "hidden_act", "silu");
+  Json json = Json::parse(kPhi2Config);
   json.erase("partial_rotary_factor");
   EXPECT_EQ(parsed(json).spec.rope.dims, 40U);
   json["partial_rotary_factor"] = 0.19;  // 15 columns
@@ -385,8 +385,14 @@ TEST(HfFamiliesTest, WrongTypesAndRangesAreStatuses) {
     "num_attention_heads":4,"vocab_size":9})");
   Json qwen3 = phi3_mini_4k();
   qwen3["architectures"] = {"Qwen3ForCausalLM"};
-  const std::vector<Json> bases = {Json::parse(kPhi2), phi3_mini_4k(), phi3_mini_128k(), qwen3,
-                                   opt_125m(),         bloom,          gemma_2b(),       gemma2,
+  const std::vector<Json> bases = {Json::parse(kPhi2Config),
+                                   phi3_mini_4k(),
+                                   phi3_mini_128k(),
+                                   qwen3,
+                                   opt_125m(),
+                                   bloom,
+                                   gemma_2b(),
+                                   gemma2,
                                    stablelm_3b()};
   for (const Json& base : bases) {
     expect_statuses(

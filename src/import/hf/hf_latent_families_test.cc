@@ -162,7 +162,7 @@ TEST(HfLatentFamiliesTest, WhatIsNotRunIsRefused) {
 }
 
 // Two heads of 3 columns and 4 that rotate, values of 2, 5 latent columns.
-Json tiny_config() {
+Json tiny_deepseek_v2() {
   Json json = deepseek_v2_lite();
   for (const auto& [key, value] :
        std::initializer_list<std::pair<const char*, int>>{{"hidden_size", 8},
@@ -227,7 +227,7 @@ std::map<std::string, std::vector<std::uint64_t>> tiny_shapes(bool query_row) {
 struct OpenedLatent {
   explicit OpenedLatent(bool query_row) {
     Rng rng(3);
-    Json config = tiny_config();
+    Json config = tiny_deepseek_v2();
     if (query_row) config["q_lora_rank"] = 6;
     for (const auto& [name, shape] : tiny_shapes(query_row)) {
       tensors[name] = random_tensor(shape, rng);

@@ -183,7 +183,7 @@ std::map<std::string, std::vector<std::uint64_t>> tiny_shapes() {
   return shapes;
 }
 
-TestTensors random_tensors(const std::map<std::string, std::vector<std::uint64_t>>& shapes) {
+TestTensors tiny_tensors(const std::map<std::string, std::vector<std::uint64_t>>& shapes) {
   Rng rng(4);
   TestTensors tensors;
   for (const auto& [name, shape] : shapes) tensors[name] = random_tensor(shape, rng);
@@ -192,7 +192,7 @@ TestTensors random_tensors(const std::map<std::string, std::vector<std::uint64_t
 
 TEST(HfLlama4Test, MatricesOfAllExpertsAreTakenApart) {
   const TemporaryFolder folder;
-  const TestTensors tensors = random_tensors(tiny_shapes());
+  const TestTensors tensors = tiny_tensors(tiny_shapes());
   write_model(folder, tiny().dump(), tensors);
   const auto model = HfModel::open(folder.path());
   ASSERT_TRUE(model) << model.error().message();
@@ -232,7 +232,7 @@ TEST(HfLlama4Test, ShapesAndMissingTensorsAreRefusedByName) {
       auto shapes = tiny_shapes();
       shapes[name] = shape;
       if (missing) shapes.erase(name);
-      write_model(folder, tiny().dump(), random_tensors(shapes));
+      write_model(folder, tiny().dump(), tiny_tensors(shapes));
       const auto model = HfModel::open(folder.path());
       ASSERT_FALSE(model) << name;
       EXPECT_THAT(model.error().message(), HasSubstr(name));

@@ -18,9 +18,6 @@ using testing::ElementsAre;
 using testing::HasSubstr;
 using namespace testing_support;
 
-constexpr auto kNoRope = static_cast<std::uint32_t>(LayerRope::kNone);
-constexpr auto kMainRope = static_cast<std::uint32_t>(LayerRope::kMain);
-
 Json smollm3_3b() {
   return Json::parse(R"({"architectures":["SmolLM3ForCausalLM"],"attention_bias":false,
     "bos_token_id":null,"eos_token_id":128012,"hidden_act":"silu","hidden_size":2048,

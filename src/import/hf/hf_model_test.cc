@@ -13,6 +13,7 @@
 #include <string_view>
 
 #include "import/testing/hf_folder.h"
+#include "import/testing/opened_model.h"
 
 namespace qsf {
 namespace {
@@ -24,11 +25,6 @@ Result<std::unique_ptr<HfModel>> open(const char* config, const TestTensors& ten
   const TemporaryFolder folder;
   write_model(folder, config, tensors);
   return HfModel::open(folder.path());
-}
-
-std::string message_of(const char* config, const TestTensors& tensors) {
-  const auto model = open(config, tensors);
-  return model ? "" : model.error().message();
 }
 
 // Reads a whole tensor through the interface, `step` rows at a time.
@@ -144,32 +140,33 @@ TEST(HfModelTest, EveryMissingTensorIsNamed) {
     some.erase(name);
     // Without the embedding under its prefix the model is looked for without one.
     const std::string expected = name == "model.embed_tokens.weight" ? "embed_tokens.weight" : name;
-    EXPECT_THAT(message_of(kTinyLlamaConfig, some), HasSubstr("\"" + expected + "\" is missing"));
+    EXPECT_THAT(opening_error(kTinyLlamaConfig, some),
+                HasSubstr("\"" + expected + "\" is missing"));
   }
 }
 
 TEST(HfModelTest, UnexpectedTensorsAndShapesAreNamed) {
   TestTensors tensors = tiny_llama_tensors();
   tensors["model.layers.0.self_attn.q_proj.bias"] = {{16}, std::vector<float>(16)};
-  EXPECT_THAT(message_of(kTinyLlamaConfig, tensors),
+  EXPECT_THAT(opening_error(kTinyLlamaConfig, tensors),
               HasSubstr("\"model.layers.0.self_attn.q_proj.bias\" [16] is unexpected"));
   tensors = tiny_llama_tensors();
   tensors["model.layers.2.mlp.up_proj.weight"] = {{20, 16}, std::vector<float>(320)};
-  EXPECT_THAT(message_of(kTinyLlamaConfig, tensors), HasSubstr("layers.2.mlp.up_proj.weight"));
+  EXPECT_THAT(opening_error(kTinyLlamaConfig, tensors), HasSubstr("layers.2.mlp.up_proj.weight"));
   tensors = tiny_llama_tensors();
   tensors["model.layers.1.mlp.up_proj.weight"] = {{16, 20}, std::vector<float>(320)};
   EXPECT_THAT(
-      message_of(kTinyLlamaConfig, tensors),
+      opening_error(kTinyLlamaConfig, tensors),
       HasSubstr("\"model.layers.1.mlp.up_proj.weight\": shape [16, 20], expected [20, 16]"));
   tensors = tiny_llama_tensors();
   tensors["model.rotary_emb.inv_freq"] = {{2}, {1, 2}};
-  EXPECT_EQ(message_of(kTinyLlamaConfig, tensors), "");
+  EXPECT_EQ(opening_error(kTinyLlamaConfig, tensors), "");
 }
 
 TEST(HfModelTest, BiasesFollowTheConfiguration) {
   auto config = nlohmann::json::parse(kTinyLlamaConfig);
   config["attention_bias"] = true;
-  EXPECT_THAT(message_of(config.dump().c_str(), tiny_llama_tensors()),
+  EXPECT_THAT(opening_error(config.dump().c_str(), tiny_llama_tensors()),
               HasSubstr("\"model.layers.0.self_attn.q_proj.bias\" is missing"));
 }
 
@@ -180,7 +177,7 @@ TEST(HfModelTest, Heads) {
   ASSERT_TRUE(equal) << equal.error().message();
   EXPECT_TRUE((*equal)->spec().tied_head);
   tensors["lm_head.weight"].values.back() += 1.0F;
-  EXPECT_THAT(message_of(kTinyLlamaConfig, tensors), HasSubstr("tie_word_embeddings"));
+  EXPECT_THAT(opening_error(kTinyLlamaConfig, tensors), HasSubstr("tie_word_embeddings"));
   auto config = nlohmann::json::parse(kTinyLlamaConfig);
   config["tie_word_embeddings"] = false;
   const auto untied = open(config.dump().c_str(), tensors);
@@ -194,7 +191,8 @@ TEST(HfModelTest, Heads) {
   ASSERT_TRUE(same);
   EXPECT_TRUE((*same)->spec().tied_head);
   tensors.erase("lm_head.weight");
-  EXPECT_THAT(message_of(config.dump().c_str(), tensors), HasSubstr("tie_word_embeddings: true"));
+  EXPECT_THAT(opening_error(config.dump().c_str(), tensors),
+              HasSubstr("tie_word_embeddings: true"));
 }
 
 // The tiny llama as the text model of a Mistral 3, under other prefixes and beside other parts.
@@ -246,13 +244,13 @@ TEST(HfModelTest, TheTextModelOfALargerOneIsRead) {
     EXPECT_FALSE((*untied)->spec().tied_head);
     EXPECT_EQ(read(**untied, SectionKind::kFinal, TensorKind::kHead, 7), tensors.at(head).values);
     tensors["language_model.more.weight"] = {{2}, {1, 2}};
-    EXPECT_THAT(message_of(config.c_str(), tensors),
+    EXPECT_THAT(opening_error(config.c_str(), tensors),
                 HasSubstr("\"language_model.more.weight\" [2] is unexpected"));
   }
   // A text model has no tensors of images.
   TestTensors tensors = tiny_llama_tensors();
   tensors["vision_tower.ln_pre.weight"] = {{2}, {1, 2}};
-  EXPECT_THAT(message_of(kTinyLlamaConfig, tensors),
+  EXPECT_THAT(opening_error(kTinyLlamaConfig, tensors),
               HasSubstr("\"vision_tower.ln_pre.weight\" [2] is unexpected"));
 }
 
@@ -268,13 +266,14 @@ TEST(HfModelTest, BlocksThatPredictFurtherTokensAreLeftOut) {
   ASSERT_EQ((*model)->warnings().size(), 1U);
   EXPECT_EQ((*model)->warnings()[0], "left out 2 tensors that predict further tokens");
   tensors["model.layers.3.mlp.up_proj.weight"] = {{20, 16}, std::vector<float>(320)};
-  EXPECT_THAT(message_of(config.dump().c_str(), tensors), HasSubstr("layers.3.mlp.up_proj.weight"));
+  EXPECT_THAT(opening_error(config.dump().c_str(), tensors),
+              HasSubstr("layers.3.mlp.up_proj.weight"));
 }
 
 TEST(HfModelTest, ALayerCountBeyondTheWeightsIsRefused) {
   auto config = nlohmann::json::parse(kTinyLlamaConfig);
   config["num_hidden_layers"] = 4000;
-  EXPECT_THAT(message_of(config.dump().c_str(), tiny_llama_tensors()), HasSubstr("4000 layers"));
+  EXPECT_THAT(opening_error(config.dump().c_str(), tiny_llama_tensors()), HasSubstr("4000 layers"));
 }
 
 }  // namespace

@@ -257,7 +257,7 @@ TestTensors tiny_tensors(const std::string& prefix, bool stacked, Rng& rng) {
   return random_tensors(shapes, rng);
 }
 
-Json tiny_config() {
+Json tiny_nemotron_h() {
   return Json::parse(R"({"architectures":["NemotronHForCausalLM"],"hidden_size":12,"head_dim":4,
     "num_attention_heads":3,"num_key_value_heads":1,"vocab_size":9,"intermediate_size":11,
     "max_position_embeddings":5,"hybrid_override_pattern":"ME*-","mamba_num_heads":4,
@@ -272,7 +272,7 @@ TEST(HfNemotronTest, EachLayerHasTheTensorsOfItsSublayer) {
     Rng rng(4);
     const TestTensors tensors = tiny_tensors(prefix, stacked, rng);
     const TemporaryFolder folder;
-    write_model(folder, tiny_config().dump(), tensors);
+    write_model(folder, tiny_nemotron_h().dump(), tensors);
     const auto model = HfModel::open(folder.path());
     ASSERT_TRUE(model) << model.error().message();
     const auto stored = [&](std::uint32_t layer, const std::string& name) {
@@ -312,22 +312,22 @@ TEST(HfNemotronTest, EachLayerHasTheTensorsOfItsSublayer) {
 TEST(HfNemotronTest, WrongTensorsAreNamed) {
   Rng rng(4);
   const TestTensors tensors = tiny_tensors("backbone.", false, rng);
-  ASSERT_THAT(opening_error(tiny_config().dump(), tensors), IsEmpty());
+  ASSERT_THAT(opening_error(tiny_nemotron_h().dump(), tensors), IsEmpty());
   TestTensors wrong = tensors;
   wrong.erase("backbone.layers.1.mixer.experts.2.up_proj.weight");
-  EXPECT_THAT(opening_error(tiny_config().dump(), wrong),
+  EXPECT_THAT(opening_error(tiny_nemotron_h().dump(), wrong),
               HasSubstr("\"backbone.layers.1.mixer.experts.2.up_proj.weight\" is missing"));
   wrong = tensors;
   wrong["backbone.layers.1.mixer.gate.weight"] = random_tensor({4, 12}, rng);
-  EXPECT_THAT(opening_error(tiny_config().dump(), wrong),
+  EXPECT_THAT(opening_error(tiny_nemotron_h().dump(), wrong),
               HasSubstr("shape [4, 12], expected [3, 12]"));
   wrong = tensors;
   wrong["backbone.layers.3.mixer.gate_proj.weight"] = random_tensor({11, 12}, rng);
-  EXPECT_THAT(opening_error(tiny_config().dump(), wrong),
+  EXPECT_THAT(opening_error(tiny_nemotron_h().dump(), wrong),
               HasSubstr("\"backbone.layers.3.mixer.gate_proj.weight\" [11, 12] is unexpected"));
   wrong = tensors;
   wrong["mtp.layers.0.norm.weight"] = random_tensor({12}, rng);
-  EXPECT_THAT(opening_error(tiny_config().dump(), wrong), IsEmpty());
+  EXPECT_THAT(opening_error(tiny_nemotron_h().dump(), wrong), IsEmpty());
 }
 
 }  // namespace

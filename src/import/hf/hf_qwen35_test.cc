@@ -272,11 +272,6 @@ std::vector<float> rows_of(const std::vector<float>& stored, const std::vector<s
   return values;
 }
 
-std::vector<float> plus_one(std::vector<float> values) {
-  for (float& value : values) value += 1.0F;
-  return values;
-}
-
 TEST(HfQwen35Test, TensorsAreWhereTheyAreStored) {
   const TestTensors tensors = tiny_tensors_of(tiny_shapes("model.", false));
   const TemporaryFolder folder;

@@ -15,6 +15,7 @@
 
 #include "import/hf/hf_model.h"
 #include "import/testing/hf_folder.h"
+#include "import/testing/opened_model.h"
 
 namespace qsf {
 namespace {
@@ -35,7 +36,7 @@ Json config_of(const char* architecture, const char* more) {
 
 using Shapes = std::vector<std::pair<const char*, std::vector<std::uint64_t>>>;
 
-TestTensors random_tensors(const Shapes& shapes) {
+TestTensors tensors_of(const Shapes& shapes) {
   Rng rng(3);
   TestTensors tensors;
   for (const auto& [name, shape] : shapes) tensors[name] = random_tensor(shape, rng);
@@ -44,7 +45,7 @@ TestTensors random_tensors(const Shapes& shapes) {
 
 // A model of random tensors that was opened, or why it was not.
 struct Opened {
-  Opened(const Json& config, const Shapes& shapes) : tensors(random_tensors(shapes)) {
+  Opened(const Json& config, const Shapes& shapes) : tensors(tensors_of(shapes)) {
     write_model(folder, config.dump(), tensors);
     auto result = HfModel::open(folder.path());
     if (result) {
@@ -89,11 +90,6 @@ struct Opened {
   std::unique_ptr<HfModel> model;
   std::string message;
 };
-
-std::vector<float> plus_one(std::vector<float> values) {
-  for (float& value : values) value += 1.0F;
-  return values;
-}
 
 const Shapes kPhi3 = {{"model.embed_tokens.weight", {9, 12}},
                       {"model.layers.0.input_layernorm.weight", {12}},

@@ -20,10 +20,6 @@ using testing::ElementsAre;
 using testing::HasSubstr;
 using namespace testing_support;
 
-constexpr auto kNoRope = static_cast<std::uint32_t>(LayerRope::kNone);
-constexpr auto kMainRope = static_cast<std::uint32_t>(LayerRope::kMain);
-constexpr auto kLocalRope = static_cast<std::uint32_t>(LayerRope::kLocal);
-
 Json gemma3_1b() {
   return Json::parse(R"({"architectures":["Gemma3ForCausalLM"],"attention_bias":false,
     "attn_logit_softcapping":null,"bos_token_id":2,"eos_token_id":[1,106],

@@ -54,14 +54,15 @@ std::string hex(ByteSpan bytes) {
   return text;
 }
 
-Status open_status(const std::string& content) {
+Status archive_status(const std::string& content) {
   MemoryFileOps ops(as_bytes(content));
   const auto model = PytorchModel::open("folder", ops);
   return model ? ok_status() : model.error();
 }
 
-void expect_refused(const std::string& content, StatusCode code, const std::string& message) {
-  const Status status = open_status(content);
+void expect_archive_refused(const std::string& content, StatusCode code,
+                            const std::string& message) {
+  const Status status = archive_status(content);
   EXPECT_EQ(status.code(), code) << message << ": " << status.message();
   EXPECT_THAT(status.message(), HasSubstr(message));
   EXPECT_THAT(status.message(), HasSubstr("/pytorch_model.bin: "));
@@ -132,11 +133,11 @@ TEST(PytorchModelTest, EveryPrefixIsRefused) {
   for (const char* name : {"/read/module", "/read/module_legacy", "/read/protocol_4_legacy"}) {
     const std::string good = read_file(kData + name + "/pytorch_model.bin");
     for (std::size_t n = 0; n < good.size(); ++n) {
-      const Status status = open_status(good.substr(0, n));
+      const Status status = archive_status(good.substr(0, n));
       ASSERT_EQ(status.code(), StatusCode::kCorrupt) << name << ", " << n << " bytes";
     }
-    EXPECT_TRUE(open_status(good).ok());
-    expect_refused(good + "x", StatusCode::kCorrupt, "");
+    EXPECT_TRUE(archive_status(good).ok());
+    expect_archive_refused(good + "x", StatusCode::kCorrupt, "");
   }
 }
 
@@ -148,7 +149,7 @@ TEST(PytorchModelTest, EveryFlippedByteEndsInAStatus) {
     for (std::size_t i = 0; i < good.size(); ++i) {
       std::string bad = good;
       bad[i] = static_cast<char>(bad[i] ^ (1 << (i % 8)));
-      n_refused += open_status(bad).ok() ? 0 : 1;
+      n_refused += archive_status(bad).ok() ? 0 : 1;
     }
     EXPECT_GT(n_refused, 100) << name;
   }
@@ -223,7 +224,7 @@ TEST(PytorchModelTest, ReadsArchivesWithAndWithoutZip64) {
   for (const bool zip64 : {false, true}) {
     TestZip zip = good_archive();
     zip.zip64 = zip64;
-    EXPECT_TRUE(open_status(zip_file(zip)).ok()) << open_status(zip_file(zip)).message();
+    EXPECT_TRUE(archive_status(zip_file(zip)).ok()) << archive_status(zip_file(zip)).message();
   }
 }
 
@@ -239,10 +240,10 @@ std::string archive(bool zip64, Change change) {
 TEST(PytorchModelTest, RefusesArchivesThatLie) {
   for (const bool zip64 : {false, true}) {
     const auto corrupt_with = [&](const char* message, auto change) {
-      expect_refused(archive(zip64, change), StatusCode::kCorrupt, message);
+      expect_archive_refused(archive(zip64, change), StatusCode::kCorrupt, message);
     };
     const auto unsupported_with = [&](const char* message, auto change) {
-      expect_refused(archive(zip64, change), StatusCode::kUnsupported, message);
+      expect_archive_refused(archive(zip64, change), StatusCode::kUnsupported, message);
     };
     using Entry = TestZipEntry;
     unsupported_with("entry \"a/data/0\" is compressed (method 8)",
@@ -297,12 +298,12 @@ TEST(PytorchModelTest, RefusesArchivesThatLie) {
       z.entries[0] = {"a/data.pkl", z.entries[0].data + "."};
     });
   }
-  expect_refused(zip_file({}), StatusCode::kCorrupt, "neither a zip archive nor a pickle");
+  expect_archive_refused(zip_file({}), StatusCode::kCorrupt, "neither a zip archive nor a pickle");
   // Two entries that share one place in the file.
   TestZip shared = good_archive();
   shared.entries.push_back({.name = "a/data/0", .data = kFourFloats});
   shared.entries[3].header_shift = -static_cast<std::int64_t>(zip_local(shared.entries[2]).size());
-  expect_refused(zip_file(shared), StatusCode::kCorrupt, "overlap the entry");
+  expect_archive_refused(zip_file(shared), StatusCode::kCorrupt, "overlap the entry");
 }
 
 TEST(PytorchModelTest, TheEndOfAnArchiveIsChecked) {
@@ -315,7 +316,7 @@ TEST(PytorchModelTest, TheEndOfAnArchiveIsChecked) {
       if (zip64 && (from_end <= 18 || (from_end > 82 && from_end <= 86))) continue;
       std::string bad = good;
       bad[i] = static_cast<char>(bad[i] ^ 0x40);
-      EXPECT_FALSE(open_status(bad).ok()) << "byte " << from_end << " from the end";
+      EXPECT_FALSE(archive_status(bad).ok()) << "byte " << from_end << " from the end";
     }
   }
 }
@@ -348,7 +349,7 @@ TEST(PytorchModelTest, TensorsMustLieInTheirStorages) {
   };
   for (const auto& c : cases) {
     const std::string content = zip_file(torch_archive(pickle_of_one({}, c.view), kFourFloats));
-    const Status status = open_status(content);
+    const Status status = archive_status(content);
     if (c.message == nullptr) {
       EXPECT_TRUE(status.ok()) << status.message();
     } else {
@@ -361,21 +362,23 @@ TEST(PytorchModelTest, StoragesAreHeldToTheFile) {
   const auto one = [](const TestStorage& storage) {
     return zip_file(torch_archive(pickle_of_one(storage, {}), kFourFloats));
   };
-  expect_refused(one({.elements = 5}), StatusCode::kCorrupt, "16 bytes, expected 20");
-  expect_refused(one({.elements = -1}), StatusCode::kCorrupt, "a size of -1");
-  expect_refused(one({.type = "DoubleStorage"}), StatusCode::kCorrupt, "16 bytes, expected 32");
-  expect_refused(one({.key = "1"}), StatusCode::kCorrupt, "storage 1 is not in the file");
-  expect_refused(one({.key = "../x"}), StatusCode::kCorrupt, "the key of a storage is \"../x\"");
-  expect_refused(one({.key = ""}), StatusCode::kCorrupt, "the key of a storage is \"\"");
+  expect_archive_refused(one({.elements = 5}), StatusCode::kCorrupt, "16 bytes, expected 20");
+  expect_archive_refused(one({.elements = -1}), StatusCode::kCorrupt, "a size of -1");
+  expect_archive_refused(one({.type = "DoubleStorage"}), StatusCode::kCorrupt,
+                         "16 bytes, expected 32");
+  expect_archive_refused(one({.key = "1"}), StatusCode::kCorrupt, "storage 1 is not in the file");
+  expect_archive_refused(one({.key = "../x"}), StatusCode::kCorrupt,
+                         "the key of a storage is \"../x\"");
+  expect_archive_refused(one({.key = ""}), StatusCode::kCorrupt, "the key of a storage is \"\"");
   const std::string twice =
       pickle("}(" + pickle_text("a") + pickle_tensor({}, {}) + pickle_text("b") +
              pickle_tensor({.type = "IntStorage"}, {}) + "u");
-  expect_refused(zip_file(torch_archive(twice, kFourFloats)), StatusCode::kCorrupt,
-                 "storage 0 has two different");
+  expect_archive_refused(zip_file(torch_archive(twice, kFourFloats)), StatusCode::kCorrupt,
+                         "storage 0 has two different");
   const std::string same_name = pickle("}(" + pickle_text("a") + pickle_tensor({}, {}) +
                                        pickle_text("a") + pickle_tensor({}, {}) + "u");
-  expect_refused(zip_file(torch_archive(same_name, kFourFloats)), StatusCode::kCorrupt,
-                 "tensor \"a\" appears twice in the state dict");
+  expect_archive_refused(zip_file(torch_archive(same_name, kFourFloats)), StatusCode::kCorrupt,
+                         "tensor \"a\" appears twice in the state dict");
 }
 
 // The pickles before the state dict of a legacy file.
@@ -393,10 +396,10 @@ std::string legacy_file(const std::string& keys, const std::string& storages,
 TEST(PytorchModelTest, LegacyFilesThatLie) {
   const std::string storage = little_endian_u64(4) + kFourFloats;
   const std::string key = pickle_text("0");
-  const Status good = open_status(legacy_file(key, storage));
+  const Status good = archive_status(legacy_file(key, storage));
   ASSERT_TRUE(good.ok()) << good.message();
   const auto corrupt_with = [](const std::string& content, const char* message) {
-    expect_refused(content, StatusCode::kCorrupt, message);
+    expect_archive_refused(content, StatusCode::kCorrupt, message);
   };
   corrupt_with(legacy_file("", ""), "its storage 0 is not in the file");
   corrupt_with(legacy_file(key + key, storage + storage), "in it twice");
@@ -408,10 +411,10 @@ TEST(PytorchModelTest, LegacyFilesThatLie) {
   corrupt_with(legacy_file(key, storage, legacy_header("K\x01")), "byte order");
   corrupt_with(legacy_file(key, storage, pickle(pickle_int(7))), "magic number");
   corrupt_with("version https://git-lfs.github.com/spec/v1\n", "git lfs pull");
-  expect_refused(legacy_file(key, storage, legacy_header("\x89")), StatusCode::kUnsupported,
-                 "big-endian");
-  expect_refused(legacy_file(key, storage, legacy_header("\x88", 1000)), StatusCode::kUnsupported,
-                 "version 1000");
+  expect_archive_refused(legacy_file(key, storage, legacy_header("\x89")), StatusCode::kUnsupported,
+                         "big-endian");
+  expect_archive_refused(legacy_file(key, storage, legacy_header("\x88", 1000)),
+                         StatusCode::kUnsupported, "version 1000");
 }
 
 TEST(PytorchModelTest, RefusesWeightsThatAreNotFinite) {

@@ -43,7 +43,7 @@ Outcome run(const std::string& bytes) {
   return outcome;
 }
 
-void expect_refused(const std::string& bytes, StatusCode code, const std::string& message) {
+void expect_pickle_refused(const std::string& bytes, StatusCode code, const std::string& message) {
   const Outcome outcome = run(bytes);
   EXPECT_EQ(outcome.status.code(), code) << message << ": " << outcome.status.message();
   EXPECT_THAT(outcome.status.message(), AllOf(HasSubstr(message), HasSubstr("byte ")));
@@ -147,28 +147,29 @@ TEST(PytorchUnpicklerTest, NoOtherGlobalIsEvenLookedAt) {
   for (const auto& [module, name] : globals) {
     const std::string full =
         std::string(module) + "." + name + ", which a state dict does not need";
-    expect_refused(pickle(pickle_global(module, name)), StatusCode::kUnsupported, full);
+    expect_pickle_refused(pickle(pickle_global(module, name)), StatusCode::kUnsupported, full);
     // Its call would follow; the name alone is enough.
-    expect_refused(pickle(pickle_global(module, name) + pickle_text("id") + "\x85R"),
-                   StatusCode::kUnsupported, "byte 2: GLOBAL (0x63): it uses the global " + full);
-    expect_refused("\x80\x04" + pickle_text(module) + pickle_text(name) + "\x93)R.",
-                   StatusCode::kUnsupported, full);
+    expect_pickle_refused(pickle(pickle_global(module, name) + pickle_text("id") + "\x85R"),
+                          StatusCode::kUnsupported,
+                          "byte 2: GLOBAL (0x63): it uses the global " + full);
+    expect_pickle_refused("\x80\x04" + pickle_text(module) + pickle_text(name) + "\x93)R.",
+                          StatusCode::kUnsupported, full);
   }
   // What a terminal would act upon does not reach it.
-  expect_refused(pickle(pickle_global("\x1b[2J", "\x07\xff")), StatusCode::kUnsupported,
-                 "it uses the global ?[2J.??,");
-  expect_refused(pickle("c" + std::string(300, 'a') + "\nb\n"), StatusCode::kCorrupt,
-                 "a line of more than 256 bytes");
-  expect_refused("\x80\x04" + pickle_int(1) + pickle_text("x") + "\x93.", StatusCode::kCorrupt,
-                 "a global named by an integer and a text");
+  expect_pickle_refused(pickle(pickle_global("\x1b[2J", "\x07\xff")), StatusCode::kUnsupported,
+                        "it uses the global ?[2J.??,");
+  expect_pickle_refused(pickle("c" + std::string(300, 'a') + "\nb\n"), StatusCode::kCorrupt,
+                        "a line of more than 256 bytes");
+  expect_pickle_refused("\x80\x04" + pickle_int(1) + pickle_text("x") + "\x93.",
+                        StatusCode::kCorrupt, "a global named by an integer and a text");
 }
 
 TEST(PytorchUnpicklerTest, OnlyWhatIsCallableIsCalled) {
   const auto unsupported_with = [](const std::string& steps, const char* message) {
-    expect_refused(pickle(steps), StatusCode::kUnsupported, message);
+    expect_pickle_refused(pickle(steps), StatusCode::kUnsupported, message);
   };
   const auto corrupt_with = [](const std::string& steps, const char* message) {
-    expect_refused(pickle(steps), StatusCode::kCorrupt, message);
+    expect_pickle_refused(pickle(steps), StatusCode::kCorrupt, message);
   };
   unsupported_with(pickle_text("os.system") + ")R", "it calls a text");
   unsupported_with("})R", "it calls a dict");
@@ -288,9 +289,9 @@ TEST(PytorchUnpicklerTest, TheStackIsNotTakenBelowItsMarks) {
     const Outcome outcome = run(pickle(steps));
     EXPECT_EQ(outcome.status.code(), StatusCode::kCorrupt) << steps;
   }
-  expect_refused(pickle("NN(\x86"), StatusCode::kCorrupt,
-                 "takes 2 values from the stack, which "
-                 "has 0 above the last mark");
+  expect_pickle_refused(pickle("NN(\x86"), StatusCode::kCorrupt,
+                        "takes 2 values from the stack, which "
+                        "has 0 above the last mark");
 }
 
 TEST(PytorchUnpicklerTest, MemoEntriesFollowOneAnother) {
@@ -298,27 +299,30 @@ TEST(PytorchUnpicklerTest, MemoEntriesFollowOneAnother) {
   for (const std::string& steps :
        {"Nq\x01"s, "Nq\xff"s, "Nr\xff\xff\xff\xff"s, "Nr\x01\x00\x00\x00"s, "h\x00"s, "Nq\0h\x01"s,
         "j\xff\xff\xff\xff"s, "j\0\0\0\0"s}) {
-    expect_refused(pickle(steps), StatusCode::kCorrupt, "memo entry");
+    expect_pickle_refused(pickle(steps), StatusCode::kCorrupt, "memo entry");
   }
   EXPECT_TRUE(run(pickle("Nq\0q\x01q\0h\x01\x86"s)).status.ok());
 }
 
 TEST(PytorchUnpicklerTest, LengthsAreNotBelieved) {
   const std::string huge = "\xff\xff\xff\xff";
-  expect_refused(pickle("X" + huge), StatusCode::kUnsupported, "a text of 4294967295 bytes");
-  expect_refused(pickle("X" + little_endian(65537U)), StatusCode::kUnsupported, "65537 bytes");
-  expect_refused(pickle("X" + little_endian(65536U)), StatusCode::kCorrupt,
-                 "without being complete");
-  expect_refused(pickle("\x8b" + huge), StatusCode::kUnsupported, "LONG4");
-  expect_refused(pickle("\x8d" + huge + huge), StatusCode::kUnsupported, "BINUNICODE8");
-  expect_refused(pickle("\x8a\xff"), StatusCode::kCorrupt, "without being complete");
-  expect_refused("\x80\x04\x95" + huge + huge, StatusCode::kCorrupt, "a frame of");
-  expect_refused(pickle("X" + little_endian(2U) + "\xc0\x80"), StatusCode::kCorrupt, "UTF-8");
+  expect_pickle_refused(pickle("X" + huge), StatusCode::kUnsupported, "a text of 4294967295 bytes");
+  expect_pickle_refused(pickle("X" + little_endian(65537U)), StatusCode::kUnsupported,
+                        "65537 bytes");
+  expect_pickle_refused(pickle("X" + little_endian(65536U)), StatusCode::kCorrupt,
+                        "without being complete");
+  expect_pickle_refused(pickle("\x8b" + huge), StatusCode::kUnsupported, "LONG4");
+  expect_pickle_refused(pickle("\x8d" + huge + huge), StatusCode::kUnsupported, "BINUNICODE8");
+  expect_pickle_refused(pickle("\x8a\xff"), StatusCode::kCorrupt, "without being complete");
+  expect_pickle_refused("\x80\x04\x95" + huge + huge, StatusCode::kCorrupt, "a frame of");
+  expect_pickle_refused(pickle("X" + little_endian(2U) + "\xc0\x80"), StatusCode::kCorrupt,
+                        "UTF-8");
   for (const char protocol : {'\0', '\1', '\6', '\xff'}) {
-    expect_refused(std::string("\x80") + protocol + "N.", StatusCode::kUnsupported, "protocol");
+    expect_pickle_refused(std::string("\x80") + protocol + "N.", StatusCode::kUnsupported,
+                          "protocol");
   }
-  expect_refused("N.", StatusCode::kCorrupt, "begins with PROTO");
-  expect_refused(pickle("\x80\x02N"), StatusCode::kCorrupt, "PROTO in the middle");
+  expect_pickle_refused("N.", StatusCode::kCorrupt, "begins with PROTO");
+  expect_pickle_refused(pickle("\x80\x02N"), StatusCode::kCorrupt, "PROTO in the middle");
 }
 
 TEST(PytorchUnpicklerTest, BombsCostWhatTheyWeigh) {
@@ -337,17 +341,17 @@ TEST(PytorchUnpicklerTest, BombsCostWhatTheyWeigh) {
   ASSERT_TRUE(deep.status.ok()) << deep.status.message();
   EXPECT_EQ(deep.objects.tuples.size(), 1'000'001U);
   // Dropping it does not recurse either.
-  expect_refused(pickle(repeat("N", kMaxPickleStack + 1)), StatusCode::kUnsupported,
-                 "more than 65536 values");
-  expect_refused(pickle(repeat("(", kMaxPickleStack + 1)), StatusCode::kUnsupported,
-                 "more than 65536 marks");
-  expect_refused(pickle("N" + repeat("\x94", kMaxPickleSteps)), StatusCode::kUnsupported,
-                 "more than 8388608 steps");
+  expect_pickle_refused(pickle(repeat("N", kMaxPickleStack + 1)), StatusCode::kUnsupported,
+                        "more than 65536 values");
+  expect_pickle_refused(pickle(repeat("(", kMaxPickleStack + 1)), StatusCode::kUnsupported,
+                        "more than 65536 marks");
+  expect_pickle_refused(pickle("N" + repeat("\x94", kMaxPickleSteps)), StatusCode::kUnsupported,
+                        "more than 8388608 steps");
   // A large dict as the attributes of another, again and again.
   std::string attributes = kNoHooks + "}q" + std::string(1, '\0') + "(";
   attributes += repeat(pickle_text("_metadata") + "}", 20'000) + "u";
-  expect_refused(pickle(attributes + repeat("bh" + std::string(1, '\0'), 1'000'000)),
-                 StatusCode::kUnsupported, "other than _metadata");
+  expect_pickle_refused(pickle(attributes + repeat("bh" + std::string(1, '\0'), 1'000'000)),
+                        StatusCode::kUnsupported, "other than _metadata");
 }
 
 TEST(PytorchUnpicklerTest, PicklesBeyondTheLimitAreRefused) {

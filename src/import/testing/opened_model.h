@@ -25,6 +25,12 @@ inline std::string opening_error(const std::string& config, const TestTensors& t
   return model ? std::string() : std::string(model.error().message());
 }
 
+// Returns what a norm is when its weights are stored less one.
+inline std::vector<float> plus_one(std::vector<float> values) {
+  for (float& value : values) value += 1.0F;
+  return values;
+}
+
 // Returns all values of the first tensor of a kind; nothing, with a failure, when there is none.
 inline std::vector<float> tensor_values(const ModelSource& model, SectionKind section,
                                         std::uint32_t layer, TensorKind kind) {

@@ -20,6 +20,11 @@ namespace qsf::testing_support {
 
 using Json = nlohmann::json;
 
+// Elements of ModelSpec::layer_rope.
+inline constexpr auto kNoRope = static_cast<std::uint32_t>(LayerRope::kNone);
+inline constexpr auto kMainRope = static_cast<std::uint32_t>(LayerRope::kMain);
+inline constexpr auto kLocalRope = static_cast<std::uint32_t>(LayerRope::kLocal);
+
 inline Result<HfConfig> parse(const Json& config) {
   return parse_hf_config({config.dump(), "", "", ""});
 }
