@@ -8,16 +8,13 @@ qsf_program(convert
           convert/convert_work.cc
   DEPS qsf_calibrate qsf_import_models qsf_import_tokenizer qsf_json Threads::Threads)
 qsf_test(qsf_convert_test SOURCES convert/qsf_convert_test.cc DEPS convert PRIVATE_DEPS qsf_json LABELS unit)
-qsf_test(qsf_convert_calibration_test SOURCES convert/qsf_convert_calibration_test.cc DEPS convert LABELS model)
-qsf_test(qsf_convert_experts_test SOURCES convert/qsf_convert_experts_test.cc DEPS convert LABELS model)
-qsf_test(qsf_convert_states_test SOURCES convert/qsf_convert_states_test.cc DEPS convert LABELS model)
-qsf_test(qsf_convert_target_test SOURCES convert/qsf_convert_target_test.cc DEPS convert LABELS model)
+qsf_test(qsf_convert_calibration_test
+  SOURCES convert/qsf_convert_calibration_test.cc convert/qsf_convert_experts_test.cc
+          convert/qsf_convert_states_test.cc convert/qsf_convert_target_test.cc
+  DEPS convert LABELS model TIMEOUT 1200)
 qsf_test(qsf_convert_work_test SOURCES convert/qsf_convert_work_test.cc DEPS convert LABELS ${qsf_many_runs_label})
 if(QSF_BUILD_TESTS)
   add_dependencies(qsf_convert_test qsf)
-  add_dependencies(qsf_convert_experts_test qsf)
-  add_dependencies(qsf_convert_states_test qsf)
-  add_dependencies(qsf_convert_target_test qsf)
   add_dependencies(qsf_convert_work_test qsf)
   add_dependencies(qsf_convert_calibration_test qsf)
 endif()

@@ -12,11 +12,10 @@ qsf_program(parity
           parity/parity_verify.cc
           parity/sha256.cc
   DEPS qsf_capi qsf_engine qsf_program_bench qsf_json)
-qsf_test(parity_result_test SOURCES parity/parity_result.cc parity/parity_result_test.cc LABELS unit)
-qsf_test(parity_trace_test
-  SOURCES parity/parity_json.cc parity/parity_trace.cc parity/parity_trace_test.cc parity/sha256.cc
+qsf_test(parity_test
+  SOURCES parity/parity_json.cc parity/parity_result.cc parity/parity_result_test.cc
+          parity/parity_trace.cc parity/parity_trace_test.cc parity/sha256.cc parity/sha256_test.cc
   DEPS engine model_testing PRIVATE_DEPS qsf_json qsf_tool_support LABELS unit)
-qsf_test(sha256_test SOURCES parity/sha256.cc parity/sha256_test.cc LABELS unit)
 if(QSF_BUILD_TESTS)
   find_package(Python3 REQUIRED COMPONENTS Interpreter)
   add_test(NAME qsf_parity_test

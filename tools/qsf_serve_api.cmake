@@ -19,12 +19,9 @@ qsf_compile_together(qsf_serve_api)
 qsf_optimise_lightly(qsf_serve_api)
 
 qsf_test(serve_api_test
-  SOURCES serve/api/json_value_test.cc serve/api/openai_chat_test.cc
-          serve/api/openai_family_calls_test.cc serve/api/openai_fields_test.cc
-          serve/api/openai_completions_test.cc serve/api/openai_responses_test.cc
+  SOURCES serve/api/anthropic_test.cc serve/api/json_value_test.cc serve/api/llama_server_test.cc
+          serve/api/ollama_test.cc serve/api/openai_chat_test.cc
+          serve/api/openai_completions_test.cc serve/api/openai_family_calls_test.cc
+          serve/api/openai_fields_test.cc serve/api/openai_responses_test.cc
           serve/api/router_test.cc
-  PRIVATE_DEPS qsf_serve_api LABELS unit)
-
-qsf_test(serve_interfaces_test
-  SOURCES serve/api/anthropic_test.cc serve/api/llama_server_test.cc serve/api/ollama_test.cc
   PRIVATE_DEPS qsf_serve_api qsf_serve_syntax LABELS unit)

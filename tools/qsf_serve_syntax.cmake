@@ -7,13 +7,10 @@ add_library(qsf_serve_syntax STATIC serve/syntax/answer_parser.cc serve/syntax/a
 target_link_libraries(qsf_serve_syntax PRIVATE qsf_flags qsf_json)
 qsf_compile_together(qsf_serve_syntax)
 qsf_optimise_lightly(qsf_serve_syntax)
-qsf_test(serve_syntax_test SOURCES serve/syntax/answer_parser_test.cc
-         serve/syntax/answer_texts_test.cc serve/syntax/argument_reader_test.cc serve/syntax/chat_syntax_test.cc
-         serve/syntax/json_text_test.cc serve/syntax/tool_grammar_test.cc
-         DEPS serve_syntax LABELS unit)
-# Beside the grammars' own engine.
-qsf_test(tool_grammar_accepts_test SOURCES serve/syntax/tool_grammar_accepts_test.cc
-         DEPS serve_syntax grammar LABELS unit)
-# Beside the templates that write calls.
-qsf_test(family_conversations_test SOURCES serve/syntax/family_conversations_test.cc
-         DEPS serve_syntax chat PRIVATE_DEPS qsf_json LABELS unit)
+# Some use the engine of grammars and the templates that write calls.
+qsf_test(serve_syntax_test
+  SOURCES serve/syntax/answer_parser_test.cc serve/syntax/answer_texts_test.cc
+          serve/syntax/argument_reader_test.cc serve/syntax/chat_syntax_test.cc
+          serve/syntax/family_conversations_test.cc serve/syntax/json_text_test.cc
+          serve/syntax/tool_grammar_accepts_test.cc serve/syntax/tool_grammar_test.cc
+  DEPS serve_syntax chat grammar PRIVATE_DEPS qsf_json LABELS unit)

@@ -25,7 +25,7 @@ using namespace testing_support;
 
 constexpr int kExperts = 4;
 
-constexpr const char* kConfig = R"({"architectures":["MixtralForCausalLM"],
+constexpr const char* kMixtralConfig = R"({"architectures":["MixtralForCausalLM"],
   "hidden_size":64,"intermediate_size":128,"num_hidden_layers":2,"num_attention_heads":4,
   "num_key_value_heads":2,"vocab_size":600,"max_position_embeddings":64,"rms_norm_eps":1e-5,
   "num_local_experts":4,"num_experts_per_tok":2,
@@ -58,7 +58,7 @@ TestTensors mixture(std::uint64_t seed) {
 class QsfConvertExpertsTest : public testing::Test {
  protected:
   void write_mixture(std::uint64_t seed) {
-    write_model(model_, kConfig, mixture(seed));
+    write_model(model_, kMixtralConfig, mixture(seed));
     std::filesystem::copy(QSF_SOURCE_DIR "/testdata/tokenizer/llama2/tokenizer.json",
                           model_.file("tokenizer.json"),
                           std::filesystem::copy_options::overwrite_existing);

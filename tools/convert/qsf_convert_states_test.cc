@@ -22,7 +22,7 @@ namespace {
 using testing::HasSubstr;
 using namespace testing_support;
 
-constexpr const char* kConfig = R"({"architectures":["Lfm2ForCausalLM"],"model_type":"lfm2",
+constexpr const char* kLfm2Config = R"({"architectures":["Lfm2ForCausalLM"],"model_type":"lfm2",
   "hidden_size":64,"block_dim":64,"conv_dim":64,"conv_dim_out":64,"block_ff_dim":192,
   "block_auto_adjust_ff_dim":true,"block_ffn_dim_multiplier":1.0,"block_multiple_of":64,
   "block_use_swiglu":true,"conv_L_cache":3,"conv_bias":false,"full_attn_idxs":[1],
@@ -58,7 +58,7 @@ class QsfConvertStatesTest : public testing::Test {
  protected:
   void SetUp() override { write_states(9); }
   void write_states(std::uint64_t seed) {
-    write_model(model_, kConfig, convolutions_and_attention(seed));
+    write_model(model_, kLfm2Config, convolutions_and_attention(seed));
     std::filesystem::copy(QSF_SOURCE_DIR "/testdata/tokenizer/llama2/tokenizer.json",
                           model_.file("tokenizer.json"),
                           std::filesystem::copy_options::overwrite_existing);

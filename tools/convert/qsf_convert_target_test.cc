@@ -27,7 +27,7 @@ using testing::HasSubstr;
 using testing::Not;
 using namespace testing_support;
 
-constexpr const char* kConfig = R"({"architectures":["LlamaForCausalLM"],
+constexpr const char* kLlamaConfig = R"({"architectures":["LlamaForCausalLM"],
   "hidden_size":64,"intermediate_size":256,"num_hidden_layers":2,"num_attention_heads":4,
   "num_key_value_heads":2,"vocab_size":600,"max_position_embeddings":64,"rms_norm_eps":1e-5,
   "hidden_act":"silu","tie_word_embeddings":true,"bos_token_id":1,"eos_token_id":2})";
@@ -55,7 +55,7 @@ TestTensors small_tensors() {
 class QsfConvertTargetTest : public testing::Test {
  protected:
   void SetUp() override {
-    write_model(model_, kConfig, small_tensors());
+    write_model(model_, kLlamaConfig, small_tensors());
     std::filesystem::copy(QSF_SOURCE_DIR "/testdata/tokenizer/llama2/tokenizer.json",
                           model_.file("tokenizer.json"));
   }

@@ -16,7 +16,7 @@ namespace qsf_tools {
 namespace {
 
 constexpr float kNan = std::numeric_limits<float>::quiet_NaN();
-constexpr float kInfinity = std::numeric_limits<float>::infinity();
+constexpr float kInf = std::numeric_limits<float>::infinity();
 using Logits = std::vector<float>;
 
 RowParity compare(const Logits& ours, const Logits& reference, ParityThresholds bounds = {}) {
@@ -85,7 +85,7 @@ TEST(ParityCompareTest, NegativeRowsAreRowsLikeOthers) {
 }
 
 TEST(ParityCompareTest, WhatIsNotFiniteDiverges) {
-  for (const float bad : {kNan, kInfinity, -kInfinity}) {
+  for (const float bad : {kNan, kInf, -kInf}) {
     const std::vector<std::pair<Logits, Logits>> cases = {
         {{1, bad}, {1, 2}}, {{1, 2}, {1, bad}}, {{1, bad}, {1, bad}}, {{bad, bad}, {0, 0}}};
     for (const auto& [ours, reference] : cases) {

@@ -9,7 +9,7 @@
 namespace qsf_tools {
 namespace {
 
-constexpr char kTools[] =
+constexpr char kAnthropicTools[] =
     R"("tools":[{"name":"now","description":"The time.","input_schema":{"type":"object"}}])";
 
 std::string body_of(const std::string& rest) {
@@ -64,7 +64,7 @@ TEST(AnthropicTest, BlocksBecomeMessages) {
 TEST(AnthropicTest, CallsAreBlocks) {
   FakeServer server;
   const FakeExchange& got = server.answer(
-      "/v1/messages", body_of("," + std::string(kTools)),
+      "/v1/messages", body_of("," + std::string(kAnthropicTools)),
       {"Wait.\n<tool_call>{\"name\": \"now\", \"arguments\": {\"a\": 1}}</tool_call>"});
   EXPECT_NE(
       got.body.find(
@@ -80,7 +80,7 @@ TEST(AnthropicTest, CallsAreBlocks) {
 
 TEST(AnthropicTest, ToolChoices) {
   FakeServer server;
-  const std::string tools = "," + std::string(kTools);
+  const std::string tools = "," + std::string(kAnthropicTools);
   server.post("/v1/messages", body_of(tools + R"(,"tool_choice":{"type":"any"})"));
   EXPECT_EQ(server.texts[0].constraint.trigger, "");
   EXPECT_NE(server.texts[0].constraint.source.find("call)*"), std::string::npos);
@@ -102,7 +102,7 @@ TEST(AnthropicTest, StreamOfThinkingTextAndCalls) {
   FakeServer server;
   server.post("/v1/messages",
               body_of(R"(,"stream":true,"thinking":{"type":"enabled","budget_tokens":1024},)" +
-                      std::string(kTools)));
+                      std::string(kAnthropicTools)));
   EXPECT_EQ(server.access.asked.variables, R"({"enable_thinking":true})");
   server.job->on_admitted();
   EXPECT_EQ(server.exchange->header("Content-Type"), "text/event-stream");

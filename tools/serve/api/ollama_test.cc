@@ -12,7 +12,7 @@ namespace {
 
 constexpr char kTime[] = R"("created_at":"2023-11-14T22:13:20Z")";
 
-std::string chat_body(const std::string& rest) {
+std::string ollama_chat_body(const std::string& rest) {
   return R"({"model":"tiny:latest","messages":[{"role":"user","content":"Hi"}])" + rest + "}";
 }
 
@@ -29,7 +29,7 @@ std::string counts(const std::string& reason, int n_generated) {
 
 TEST(OllamaTest, ChatStreamsLines) {
   FakeServer server;
-  const FakeExchange& got = server.answer("/api/chat", chat_body(""), {"Ok"});
+  const FakeExchange& got = server.answer("/api/chat", ollama_chat_body(""), {"Ok"});
   EXPECT_EQ(got.header("Content-Type"), "application/x-ndjson");
   EXPECT_EQ(got.body, chat_line(R"("content":"O")") + chat_line(R"("content":"k")") +
                           R"({"model":"tiny",)" + kTime +
@@ -43,7 +43,7 @@ TEST(OllamaTest, ChatWholeWithThinkingAndCalls) {
   FakeServer server;
   const FakeExchange& got = server.answer(
       "/api/chat",
-      chat_body(
+      ollama_chat_body(
           R"(,"stream":false,"think":true,"tools":[{"type":"function","function":{"name":"now","parameters":{"type":"object"}}}])"),
       {"<think>H</think>A<tool_call>{\"name\":\"now\",\"arguments\":{\"a\":1}}</tool_call>"},
       TextEnd::kLength);
@@ -74,7 +74,7 @@ TEST(OllamaTest, OptionsAreSampling) {
   FakeServer server;
   server.post(
       "/api/chat",
-      chat_body(
+      ollama_chat_body(
           R"(,"options":{"num_predict":9,"num_ctx":12,"temperature":0.5,"top_k":7,"top_p":0.25,"min_p":0.125,"typical_p":0.75,"repeat_penalty":1.5,"repeat_last_n":33,"seed":4,"stop":["X"],"presence_penalty":0.5,"frequency_penalty":0.25,"num_gpu":1},"keep_alive":"5m","truncate":true)"));
   ASSERT_EQ(server.texts.size(), 1U) << server.exchange->body;
   const TextRequest& text = server.texts[0];
@@ -92,11 +92,11 @@ TEST(OllamaTest, OptionsAreSampling) {
   EXPECT_EQ(text.stop, (std::vector<std::string>{"X", "<end>"}));
   EXPECT_EQ(server.exchange->header("X-QSF-Ignored-Fields"), "");
 
-  server.post("/api/chat", chat_body(R"(,"options":{"num_predict":-2})"));
+  server.post("/api/chat", ollama_chat_body(R"(,"options":{"num_predict":-2})"));
   EXPECT_EQ(server.texts[0].max_tokens, -1);
   // A context of the request is never larger than the model's, and bounds the prompt, too.
-  EXPECT_EQ(server.post("/api/chat", chat_body(R"(,"options":{"num_ctx":5})")).status, 400);
-  server.post("/api/chat", chat_body(R"(,"options":{"num_ctx":100000})"));
+  EXPECT_EQ(server.post("/api/chat", ollama_chat_body(R"(,"options":{"num_ctx":5})")).status, 400);
+  server.post("/api/chat", ollama_chat_body(R"(,"options":{"num_ctx":100000})"));
   EXPECT_EQ(server.texts[0].max_tokens, -1);
 }
 
@@ -150,12 +150,12 @@ TEST(OllamaTest, TruncateDropsTheOldestTurns) {
 
 TEST(OllamaTest, Formats) {
   FakeServer server;
-  server.post("/api/chat", chat_body(R"(,"format":"json")"));
+  server.post("/api/chat", ollama_chat_body(R"(,"format":"json")"));
   EXPECT_EQ(server.texts[0].constraint.kind, TextConstraint::Kind::kJsonObject);
-  server.post("/api/chat", chat_body(R"(,"format":{"type":"integer"})"));
+  server.post("/api/chat", ollama_chat_body(R"(,"format":{"type":"integer"})"));
   EXPECT_EQ(server.texts[0].constraint.kind, TextConstraint::Kind::kJsonSchema);
   EXPECT_EQ(server.texts[0].constraint.source, R"({"type":"integer"})");
-  server.post("/api/chat", chat_body(R"(,"format":"")"));
+  server.post("/api/chat", ollama_chat_body(R"(,"format":"")"));
   EXPECT_EQ(server.texts[0].constraint.kind, TextConstraint::Kind::kNone);
 }
 
@@ -266,13 +266,13 @@ TEST(OllamaTest, Errors) {
               R"({"model":"tiny","messages":[{"role":"assistant","content":"x","tool_calls":[{}]}]})"),
           std::string(
               R"({"model":"tiny","messages":[{"role":"assistant","content":"x","tool_calls":1}]})"),
-          chat_body(R"(,"format":1)"),
-          chat_body(R"(,"format":"xml")"),
-          chat_body(R"(,"think":3)"),
-          chat_body(R"(,"options":[])"),
-          chat_body(R"(,"options":{"num_predict":"x"})"),
-          chat_body(R"(,"options":{"mirostat":2})"),
-          chat_body(R"(,"stream":"yes")"),
+          ollama_chat_body(R"(,"format":1)"),
+          ollama_chat_body(R"(,"format":"xml")"),
+          ollama_chat_body(R"(,"think":3)"),
+          ollama_chat_body(R"(,"options":[])"),
+          ollama_chat_body(R"(,"options":{"num_predict":"x"})"),
+          ollama_chat_body(R"(,"options":{"mirostat":2})"),
+          ollama_chat_body(R"(,"stream":"yes")"),
       }) {
     const FakeExchange& got = server.post("/api/chat", body);
     EXPECT_EQ(got.status, 400) << body;
@@ -285,7 +285,7 @@ TEST(OllamaTest, Errors) {
             400);
   EXPECT_EQ(server.post("/api/embed", R"({"model":"tiny"})").status, 400);
 
-  server.post("/api/chat", chat_body(""));
+  server.post("/api/chat", ollama_chat_body(""));
   server.job->on_admitted();
   ApiError error;
   error.message = "gone";

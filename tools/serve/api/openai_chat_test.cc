@@ -14,10 +14,9 @@ namespace {
 using testing::ElementsAre;
 using testing::HasSubstr;
 
-constexpr const char* kPath = "/v1/chat/completions";
-constexpr const char* kTools =
+constexpr const char* kChatPath = "/v1/chat/completions";
+constexpr const char* kChatTools =
     R"("tools":[{"type":"function","function":{"name":"f","parameters":{"type":"object"}}}])";
-constexpr const char* kCall = R"(<tool_call>{"name":"f","arguments":{}}</tool_call>)";
 
 std::string body(std::string_view more) {
   return R"({"model":"m","messages":[{"role":"user","content":"hi"}])" +
@@ -41,9 +40,9 @@ constexpr const char* kStopped = R"("logprobs":null,"finish_reason":"stop"}])";
 
 TEST(OpenAiChatTest, AnswersWhole) {
   FakeServer server;
-  server.post(kPath, body(""));
+  server.post(kChatPath, body(""));
   EXPECT_EQ(server.exchange->request().body, "");  // its memory is free while the job waits
-  const FakeExchange& exchange = server.answer(kPath, body(""), {"H\u00e9!"});
+  const FakeExchange& exchange = server.answer(kChatPath, body(""), {"H\u00e9!"});
   EXPECT_EQ(exchange.status, 200);
   EXPECT_EQ(exchange.header("Content-Type"), "application/json");
   EXPECT_EQ(exchange.header("X-QSF-Ignored-Fields"), "");
@@ -61,7 +60,7 @@ TEST(OpenAiChatTest, AnswersWhole) {
 
 TEST(OpenAiChatTest, StreamsChunks) {
   FakeServer server;
-  server.post(kPath, body(R"("stream":true)"));
+  server.post(kChatPath, body(R"("stream":true)"));
   EXPECT_EQ(server.exchange->status, 0);
   server.job->on_admitted();
   // Headers and the role come before any text.
@@ -86,8 +85,8 @@ TEST(OpenAiChatTest, StreamsChunks) {
 TEST(OpenAiChatTest, StreamsUsageInAChunkOfItsOwn) {
   FakeServer server;
   const FakeExchange& exchange =
-      server.answer(kPath, body(R"("stream":true,"stream_options":{"include_usage":true})"), {"a"},
-                    TextEnd::kLength);
+      server.answer(kChatPath, body(R"("stream":true,"stream_options":{"include_usage":true})"),
+                    {"a"}, TextEnd::kLength);
   const std::string no_usage = std::string(R"("usage":null)");
   EXPECT_THAT(
       exchange.writes,
@@ -106,7 +105,7 @@ TEST(OpenAiChatTest, StreamsUsageInAChunkOfItsOwn) {
 TEST(OpenAiChatTest, GivesEachChoiceASeedAndAnIndex) {
   FakeServer server;
   const FakeExchange& exchange =
-      server.answer(kPath, body(R"("stream":true,"n":2,"seed":-1)"), {"a", "b"});
+      server.answer(kChatPath, body(R"("stream":true,"n":2,"seed":-1)"), {"a", "b"});
   ASSERT_EQ(server.texts.size(), 2U);
   EXPECT_EQ(server.texts[0].sampling.seed, 0xFFFFFFFFFFFFFFFFU);
   EXPECT_EQ(server.texts[1].sampling.seed, 0U);
@@ -116,7 +115,7 @@ TEST(OpenAiChatTest, GivesEachChoiceASeedAndAnIndex) {
                           chunk(0, R"({"content":"a"})", kGoesOn), chunk(0, "{}", kStopped),
                           chunk(1, R"({"content":"b"})", kGoesOn), chunk(1, "{}", kStopped),
                           "data: [DONE]\n\n"));
-  server.post(kPath, body(""));
+  server.post(kChatPath, body(""));
   EXPECT_EQ(server.texts[0].sampling.seed, 77U);  // a random one
 }
 
@@ -124,7 +123,7 @@ TEST(OpenAiChatTest, GivesEachChoiceASeedAndAnIndex) {
 TEST(OpenAiChatTest, StreamsLogProbsWithTheirText) {
   FakeServer server;
   const FakeExchange& exchange =
-      server.answer(kPath, body(R"("stream":true,"logprobs":true)"), {"a\u00e9"});
+      server.answer(kChatPath, body(R"("stream":true,"logprobs":true)"), {"a\u00e9"});
   EXPECT_THAT(
       exchange.writes[1],
       HasSubstr(R"({"content":"a"},"logprobs":{"content":[{"token":"a","logprob":-0.5,)"
@@ -144,7 +143,7 @@ TEST(OpenAiChatTest, StreamsLogProbsWithTheirText) {
 TEST(OpenAiChatTest, WritesTopLogProbs) {
   FakeServer server;
   const FakeExchange& exchange =
-      server.answer(kPath, body(R"("logprobs":true,"top_logprobs":2)"), {"a"});
+      server.answer(kChatPath, body(R"("logprobs":true,"top_logprobs":2)"), {"a"});
   EXPECT_EQ(server.texts[0].n_top_log_probs, 2);
   EXPECT_THAT(exchange.body,
               HasSubstr(R"("logprobs":{"content":[{"token":"a","logprob":-0.5,"bytes":[97],)"
@@ -155,15 +154,15 @@ TEST(OpenAiChatTest, WritesTopLogProbs) {
 TEST(OpenAiChatTest, SplitsReasoningOff) {
   FakeServer server;
   server.access.prompt_text = "<think>";
-  const FakeExchange& whole = server.answer(kPath, body(""), {"so</think>a"});
+  const FakeExchange& whole = server.answer(kChatPath, body(""), {"so</think>a"});
   EXPECT_TRUE(server.texts[0].keep_special);
   EXPECT_THAT(whole.body, HasSubstr(R"("content":"a","refusal":null,"reasoning_content":"so"})"));
   EXPECT_THAT(whole.body, HasSubstr(R"("reasoning_tokens":2)"));
-  const FakeExchange& stream = server.answer(kPath, body(R"("stream":true)"), {"s</think>a"});
+  const FakeExchange& stream = server.answer(kChatPath, body(R"("stream":true)"), {"s</think>a"});
   EXPECT_THAT(stream.writes[1], HasSubstr(R"("delta":{"reasoning_content":"s"})"));
   EXPECT_THAT(stream.writes[2], HasSubstr(R"("delta":{"content":"a"})"));
   const FakeExchange& kept =
-      server.answer(kPath, body(R"("reasoning_format":"none")"), {"s</think>a"});
+      server.answer(kChatPath, body(R"("reasoning_format":"none")"), {"s</think>a"});
   EXPECT_FALSE(server.texts[0].keep_special);
   EXPECT_THAT(kept.body, HasSubstr(R"("content":"s</think>a")"));
 }
@@ -171,7 +170,7 @@ TEST(OpenAiChatTest, SplitsReasoningOff) {
 TEST(OpenAiChatTest, AnswersWithCalls) {
   FakeServer server;
   const FakeExchange& whole = server.answer(
-      kPath, body(kTools), {R"(<tool_call>{"name":"f","arguments":{"a":1}}</tool_call>)"});
+      kChatPath, body(kChatTools), {R"(<tool_call>{"name":"f","arguments":{"a":1}}</tool_call>)"});
   EXPECT_THAT(whole.body,
               HasSubstr(R"("message":{"role":"assistant","content":null,"refusal":null,)"
                         R"("tool_calls":[{"id":"call_2","type":"function",)"
@@ -180,8 +179,9 @@ TEST(OpenAiChatTest, AnswersWithCalls) {
   EXPECT_EQ(server.texts[0].constraint.kind, TextConstraint::Kind::kGrammar);
   EXPECT_EQ(server.texts[0].constraint.trigger, "<tool_call>");
   server.n_ids = 0;
-  const FakeExchange& stream = server.answer(kPath, body(std::string(kTools) + R"(,"stream":true)"),
-                                             {"x" + std::string(kCall) + kCall});
+  const FakeExchange& stream =
+      server.answer(kChatPath, body(std::string(kChatTools) + R"(,"stream":true)"),
+                    {"x" + std::string(kHermesCall) + kHermesCall});
   EXPECT_THAT(stream.writes,
               ElementsAre(chunk(0, R"({"role":"assistant","content":""})", kGoesOn),
                           chunk(0, R"({"content":"x"})", kGoesOn),
@@ -200,8 +200,8 @@ TEST(OpenAiChatTest, AnswersWithCalls) {
 TEST(OpenAiChatTest, EndsBehindTheOnlyCall) {
   FakeServer server;
   const FakeExchange& exchange =
-      server.answer(kPath, body(std::string(kTools) + R"(,"parallel_tool_calls":false)"),
-                    {std::string(kCall) + kCall}, TextEnd::kReceiver);
+      server.answer(kChatPath, body(std::string(kChatTools) + R"(,"parallel_tool_calls":false)"),
+                    {std::string(kHermesCall) + kHermesCall}, TextEnd::kReceiver);
   EXPECT_FALSE(server.goes_on);
   EXPECT_THAT(exchange.body, HasSubstr(R"("id":"call_2")"));
   EXPECT_EQ(exchange.body.find("call_3"), std::string::npos);
@@ -210,8 +210,8 @@ TEST(OpenAiChatTest, EndsBehindTheOnlyCall) {
 
 TEST(OpenAiChatTest, DoesNotLookForCallsThatAreNotWanted) {
   FakeServer server;
-  const FakeExchange& exchange =
-      server.answer(kPath, body(std::string(kTools) + R"(,"tool_choice":"none")"), {kCall});
+  const FakeExchange& exchange = server.answer(
+      kChatPath, body(std::string(kChatTools) + R"(,"tool_choice":"none")"), {kHermesCall});
   EXPECT_EQ(server.texts[0].constraint.kind, TextConstraint::Kind::kNone);
   EXPECT_THAT(exchange.body, HasSubstr(R"("content":"<tool_call>{\"name\")"));
   EXPECT_THAT(exchange.body, HasSubstr(R"("finish_reason":"stop")"));
@@ -220,22 +220,23 @@ TEST(OpenAiChatTest, DoesNotLookForCallsThatAreNotWanted) {
 // The prompt opens reasoning, and the constraint is about the answer alone.
 TEST(OpenAiChatTest, ConstrainsTheAnswerBehindReasoning) {
   FakeServer server;
-  server.post(kPath, body(R"("response_format":{"type":"json_object"})"));
+  server.post(kChatPath, body(R"("response_format":{"type":"json_object"})"));
   EXPECT_EQ(server.texts[0].constraint.kind, TextConstraint::Kind::kJsonObject);
   EXPECT_EQ(server.texts[0].constraint.trigger, "");
   server.access.prompt_text = "<think>";
-  server.post(kPath, body(R"("response_format":{"type":"json_object"})"));
+  server.post(kChatPath, body(R"("response_format":{"type":"json_object"})"));
   EXPECT_EQ(server.texts[0].constraint.trigger, "</think>");
 }
 
 TEST(OpenAiChatTest, KeepsTheOrderOfASchema) {
   FakeServer server;
-  server.post(kPath, body(R"("response_format":{"type":"json_schema","json_schema":{"name":"x",)"
-                          R"("strict":true,"schema":{"z":1,"a":{"y":[],"b":2.0}}}})"));
+  server.post(kChatPath,
+              body(R"("response_format":{"type":"json_schema","json_schema":{"name":"x",)"
+                   R"("strict":true,"schema":{"z":1,"a":{"y":[],"b":2.0}}}})"));
   ASSERT_EQ(server.texts.size(), 1U);
   EXPECT_EQ(server.texts[0].constraint.kind, TextConstraint::Kind::kJsonSchema);
   EXPECT_EQ(server.texts[0].constraint.source, R"({"z":1,"a":{"y":[],"b":2.0}})");
-  server.post(kPath, body(R"("grammar":"root ::= \"a\"")"));
+  server.post(kChatPath, body(R"("grammar":"root ::= \"a\"")"));
   EXPECT_EQ(server.texts[0].constraint.kind, TextConstraint::Kind::kGrammar);
   EXPECT_EQ(server.texts[0].constraint.source, "root ::= \"a\"");
 }
@@ -248,7 +249,7 @@ TEST(OpenAiChatTest, ReadsMessages) {
       R"({"role":"assistant","content":null,"tool_calls":[{"id":"1","type":"function",)"
       R"("function":{"name":"f","arguments":"{bad"}}]},)"
       R"({"role":"function","name":"f","content":"r"}]})";
-  server.post(kPath, text);
+  server.post(kChatPath, text);
   EXPECT_EQ(server.access.asked.messages,
             R"([{"role":"developer","content":"d"},{"role":"user","content":"a\nb","x":1},)"
             R"({"role":"assistant","content":null,"tool_calls":[{"id":"1","type":"function",)"
@@ -262,10 +263,10 @@ TEST(OpenAiChatTest, ReadsMessages) {
 
 TEST(OpenAiChatTest, PassesVariablesToTheTemplate) {
   FakeServer server;
-  server.post(kPath, body(R"("reasoning_effort":"none","chat_template_kwargs":{"b":[1]})"));
+  server.post(kChatPath, body(R"("reasoning_effort":"none","chat_template_kwargs":{"b":[1]})"));
   EXPECT_EQ(server.access.asked.variables,
             R"({"reasoning_effort":"none","enable_thinking":false,"b":[1]})");
-  server.post(kPath, body(R"("continue_final_message":true)"));
+  server.post(kChatPath, body(R"("continue_final_message":true)"));
   EXPECT_TRUE(server.access.continues_final);
   EXPECT_FALSE(server.access.adds_generation_prompt);
 }
@@ -273,7 +274,7 @@ TEST(OpenAiChatTest, PassesVariablesToTheTemplate) {
 TEST(OpenAiChatTest, RefusesPromptsThatFillTheContext) {
   FakeServer server;
   server.access.n_prompt_tokens = 100;
-  const FakeExchange& exchange = server.post(kPath, body(R"("stream":true)"));
+  const FakeExchange& exchange = server.post(kChatPath, body(R"("stream":true)"));
   EXPECT_EQ(exchange.status, 400);
   EXPECT_EQ(exchange.header("x-should-retry"), "false");
   JsonValue parsed;
@@ -287,15 +288,15 @@ TEST(OpenAiChatTest, RefusesPromptsThatFillTheContext) {
   EXPECT_THAT(*details.member("message")->text(),
               HasSubstr("This model's maximum context length is 100 tokens."));
   server.access.n_prompt_tokens = 99;
-  server.post(kPath, body(R"("max_tokens":50)"));
+  server.post(kChatPath, body(R"("max_tokens":50)"));
   EXPECT_EQ(server.texts.at(0).max_tokens, 1);
-  server.post(kPath, body(R"("max_tokens":-1)"));
+  server.post(kChatPath, body(R"("max_tokens":-1)"));
   EXPECT_EQ(server.texts.at(0).max_tokens, -1);
 }
 
 TEST(OpenAiChatTest, TellsErrorsBehindTheHeaders) {
   FakeServer server;
-  server.post(kPath, body(R"("stream":true)"));
+  server.post(kChatPath, body(R"("stream":true)"));
   server.job->on_admitted();
   server.job->on_error(http_error(500, "the file was cut"));
   EXPECT_EQ(server.exchange->writes.back(),
@@ -305,7 +306,7 @@ TEST(OpenAiChatTest, TellsErrorsBehindTheHeaders) {
   EXPECT_EQ(server.exchange->n_ends, 1);
   EXPECT_EQ(server.exchange->body.find("[DONE]"), std::string::npos);
   // Before them it is a response with its status.
-  server.post(kPath, body(R"("stream":true)"));
+  server.post(kChatPath, body(R"("stream":true)"));
   ApiError full = http_error(429, "the queue is full");
   full.retry_after_seconds = 7;
   server.job->on_error(full);
@@ -317,7 +318,7 @@ TEST(OpenAiChatTest, TellsErrorsBehindTheHeaders) {
 
 TEST(OpenAiChatTest, StopsForAClientThatHasGone) {
   FakeServer server;
-  server.post(kPath, body(R"("stream":true)"));
+  server.post(kChatPath, body(R"("stream":true)"));
   server.job->on_admitted();
   EXPECT_FALSE(server.job->is_full());
   server.exchange->full = true;
@@ -327,7 +328,7 @@ TEST(OpenAiChatTest, StopsForAClientThatHasGone) {
   server.generate(0, "a");
   EXPECT_FALSE(server.goes_on);
   // A whole answer needs no room before its end.
-  server.post(kPath, body(""));
+  server.post(kChatPath, body(""));
   server.exchange->full = true;
   EXPECT_FALSE(server.job->is_full());
 }
@@ -336,31 +337,31 @@ TEST(OpenAiChatTest, NamesTheToolWithABadSchema) {
   FakeServer server;
   const std::string second = R"({"type":"function","function":{"name":"g","parameters":)"
                              R"({"type":"not-a-type"}}})";
-  std::string tools = kTools;
+  std::string tools = kChatTools;
   tools.insert(tools.size() - 1, "," + second);
-  server.post(kPath, body(tools));
+  server.post(kChatPath, body(tools));
   ASSERT_NE(server.job, nullptr);
   EXPECT_EQ(server.texts.at(0).constraint.param, "tools");
   ApiError refused = invalid_field("tools", "line 1: unknown type");
   server.job->on_error(refused);
   EXPECT_THAT(server.exchange->body, HasSubstr(R"("param":"tools[1].function.parameters")"));
   EXPECT_THAT(server.exchange->body, HasSubstr("the tool 'g': unknown type"));
-  server.post(kPath, body(R"("grammar":"root ::= ")"));
+  server.post(kChatPath, body(R"("grammar":"root ::= ")"));
   EXPECT_EQ(server.texts.at(0).constraint.param, "grammar");
 }
 
 TEST(OpenAiChatTest, KeepsTenantsApart) {
   FakeServer server;
-  server.post(kPath, body(""));
+  server.post(kChatPath, body(""));
   EXPECT_EQ(server.job->tenant(), "key1");
-  server.post(kPath, body(R"("cache_salt":"s")"));
+  server.post(kChatPath, body(R"("cache_salt":"s")"));
   EXPECT_NE(server.job->tenant(), "key1");
   EXPECT_NE(server.job->tenant(), "key1s");
 }
 
 TEST(OpenAiChatTest, CountsTokensOfAPrompt) {
   FakeServer server;
-  const FakeExchange& exchange = server.post(std::string(kPath) + "/input_tokens", body(""));
+  const FakeExchange& exchange = server.post(std::string(kChatPath) + "/input_tokens", body(""));
   EXPECT_EQ(exchange.body, R"({"object":"response.input_tokens","input_tokens":5})");
 }
 

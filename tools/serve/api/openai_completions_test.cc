@@ -13,7 +13,7 @@ namespace {
 using testing::ElementsAre;
 using testing::HasSubstr;
 
-constexpr const char* kPath = "/v1/completions";
+constexpr const char* kCompletionsPath = "/v1/completions";
 
 std::string head() {
   return R"({"id":"cmpl-1","object":"text_completion","created":1700000000,"model":"tiny",)"
@@ -30,7 +30,7 @@ std::string usage(int prompt, int completion, int cached) {
 
 TEST(OpenAiCompletionsTest, AnswersWhole) {
   FakeServer server;
-  const FakeExchange& exchange = server.answer(kPath, R"({"prompt":"ab"})", {"xy"});
+  const FakeExchange& exchange = server.answer(kCompletionsPath, R"({"prompt":"ab"})", {"xy"});
   EXPECT_THAT(server.texts[0].prompt, ElementsAre(FakeAccess::kBos, 'a', 'b'));
   EXPECT_EQ(server.texts[0].max_tokens, 16);
   EXPECT_FALSE(server.texts[0].keep_special);
@@ -43,8 +43,8 @@ TEST(OpenAiCompletionsTest, AnswersWhole) {
 TEST(OpenAiCompletionsTest, Streams) {
   FakeServer server;
   const FakeExchange& exchange = server.answer(
-      kPath, R"({"prompt":"a","stream":true,"stream_options":{"include_usage":true}})", {"x"},
-      TextEnd::kLength);
+      kCompletionsPath, R"({"prompt":"a","stream":true,"stream_options":{"include_usage":true}})",
+      {"x"}, TextEnd::kLength);
   EXPECT_THAT(exchange.writes,
               ElementsAre("data: " + head() +
                               R"("choices":[{"index":0,"text":"x","logprobs":null,)"
@@ -61,7 +61,8 @@ TEST(OpenAiCompletionsTest, Streams) {
 TEST(OpenAiCompletionsTest, TakesPromptsInEveryForm) {
   const auto prompts = [](std::string_view prompt) {
     FakeServer server;
-    server.post(kPath, R"({"add_special_tokens":false,"prompt":)" + std::string(prompt) + "}");
+    server.post(kCompletionsPath,
+                R"({"add_special_tokens":false,"prompt":)" + std::string(prompt) + "}");
     std::vector<std::vector<int>> tokens;
     for (const TextRequest& text : server.texts) tokens.push_back(text.prompt);
     if (tokens.empty()) {
@@ -82,8 +83,9 @@ TEST(OpenAiCompletionsTest, TakesPromptsInEveryForm) {
 
 TEST(OpenAiCompletionsTest, OrdersChoicesByPrompt) {
   FakeServer server;
-  const FakeExchange& exchange = server.answer(
-      kPath, R"({"prompt":["a","b"],"n":2,"best_of":2,"echo":true})", {"1", "2", "3", "4"});
+  const FakeExchange& exchange =
+      server.answer(kCompletionsPath, R"({"prompt":["a","b"],"n":2,"best_of":2,"echo":true})",
+                    {"1", "2", "3", "4"});
   for (const char* text : {R"("index":0,"text":"a1")", R"("index":1,"text":"a2")",
                            R"("index":2,"text":"b3")", R"("index":3,"text":"b4")"}) {
     EXPECT_THAT(exchange.body, HasSubstr(text));
@@ -94,13 +96,15 @@ TEST(OpenAiCompletionsTest, OrdersChoicesByPrompt) {
 TEST(OpenAiCompletionsTest, EchoesTokens) {
   FakeServer server;
   EXPECT_THAT(
-      server.answer(kPath, R"({"prompt":[97,98],"echo":true,"stream":true})", {"x"}).writes[0],
+      server.answer(kCompletionsPath, R"({"prompt":[97,98],"echo":true,"stream":true})", {"x"})
+          .writes[0],
       HasSubstr(R"("text":"ab")"));
 }
 
 TEST(OpenAiCompletionsTest, WritesLogProbsSideBySide) {
   FakeServer server;
-  const FakeExchange& whole = server.answer(kPath, R"({"prompt":"a","logprobs":2})", {"x\u00e9y"});
+  const FakeExchange& whole =
+      server.answer(kCompletionsPath, R"({"prompt":"a","logprobs":2})", {"x\u00e9y"});
   EXPECT_THAT(whole.body,
               HasSubstr(R"("text":"x)"
                         "\u00e9"
@@ -118,7 +122,7 @@ TEST(OpenAiCompletionsTest, WritesLogProbsSideBySide) {
                         R"(":-0.5,"z":-1.5},{"y":-0.5,"z":-1.5}],"text_offset":[0,1,2,2]})"));
   server.n_ids = 0;
   const FakeExchange& stream =
-      server.answer(kPath, R"({"prompt":"a","logprobs":0,"stream":true})", {"xy"});
+      server.answer(kCompletionsPath, R"({"prompt":"a","logprobs":0,"stream":true})", {"xy"});
   EXPECT_THAT(stream.writes[1], HasSubstr(R"("logprobs":{"tokens":["y"],"token_logprobs":[-0.5],)"
                                           R"("top_logprobs":[{"y":-0.5}],"text_offset":[1]})"));
 }
@@ -126,9 +130,9 @@ TEST(OpenAiCompletionsTest, WritesLogProbsSideBySide) {
 TEST(OpenAiCompletionsTest, EchoesThePromptWithItsLogProbs) {
   // Each id that the client sent has its entry, and the first one no log probability.
   FakeServer server;
-  const FakeExchange& ids =
-      server.answer(kPath, R"({"prompt":[97,195,169],"echo":true,"logprobs":1,"max_tokens":1})",
-                    {"x"}, TextEnd::kLength);
+  const FakeExchange& ids = server.answer(
+      kCompletionsPath, R"({"prompt":[97,195,169],"echo":true,"logprobs":1,"max_tokens":1})", {"x"},
+      TextEnd::kLength);
   EXPECT_TRUE(server.texts[0].prompt_log_probs);
   EXPECT_THAT(ids.body, HasSubstr(R"("text":"a)"
                                   "\u00e9"
@@ -145,24 +149,24 @@ TEST(OpenAiCompletionsTest, EchoesThePromptWithItsLogProbs) {
                                   R"("text_offset":[0,1,2,2]},"finish_reason":"length")"));
   // The token that the tokenizer put before a text has none, and predicts the first one.
   FakeServer text;
-  EXPECT_THAT(
-      text.answer(kPath, R"({"prompt":["ab"," c"],"echo":true,"logprobs":0,"max_tokens":0,"n":2})",
-                  {"", "", "", ""}, TextEnd::kLength)
-          .body,
-      HasSubstr(R"({"index":3,"text":" c","logprobs":{"tokens":[" ","c"],)"
-                R"("token_logprobs":[-1,-2],"top_logprobs":[{" ":-1},{"c":-2}],)"
-                R"("text_offset":[0,1]},"finish_reason":"length"})"));
+  EXPECT_THAT(text.answer(kCompletionsPath,
+                          R"({"prompt":["ab"," c"],"echo":true,"logprobs":0,"max_tokens":0,"n":2})",
+                          {"", "", "", ""}, TextEnd::kLength)
+                  .body,
+              HasSubstr(R"({"index":3,"text":" c","logprobs":{"tokens":[" ","c"],)"
+                        R"("token_logprobs":[-1,-2],"top_logprobs":[{" ":-1},{"c":-2}],)"
+                        R"("text_offset":[0,1]},"finish_reason":"length"})"));
   EXPECT_EQ(text.texts[1].max_tokens, 0);
   FakeServer bare;
-  EXPECT_THAT(
-      bare.answer(kPath, R"({"prompt":"ab","echo":true,"logprobs":0,"add_special_tokens":false})",
-                  {""}, TextEnd::kLength)
-          .body,
-      HasSubstr(R"("token_logprobs":[null,-1])"));
+  EXPECT_THAT(bare.answer(kCompletionsPath,
+                          R"({"prompt":"ab","echo":true,"logprobs":0,"add_special_tokens":false})",
+                          {""}, TextEnd::kLength)
+                  .body,
+              HasSubstr(R"("token_logprobs":[null,-1])"));
   FakeServer plain;
-  plain.post(kPath, R"({"prompt":"ab","logprobs":0})");
+  plain.post(kCompletionsPath, R"({"prompt":"ab","logprobs":0})");
   EXPECT_FALSE(plain.texts[0].prompt_log_probs);
-  plain.post(kPath, R"({"prompt":"ab","echo":true})");
+  plain.post(kCompletionsPath, R"({"prompt":"ab","echo":true})");
   EXPECT_FALSE(plain.texts[0].prompt_log_probs);
 }
 
@@ -170,8 +174,8 @@ TEST(OpenAiCompletionsTest, EchoesThePromptWithItsLogProbs) {
 TEST(OpenAiCompletionsTest, EntriesOfAPromptJoinToItsText) {
   FakeServer server;
   server.access.adds_space = true;
-  const FakeExchange& exchange =
-      server.answer(kPath, R"({"prompt":"ab","echo":true,"logprobs":0})", {"x"}, TextEnd::kLength);
+  const FakeExchange& exchange = server.answer(
+      kCompletionsPath, R"({"prompt":"ab","echo":true,"logprobs":0})", {"x"}, TextEnd::kLength);
   EXPECT_THAT(exchange.body, HasSubstr(R"("text":"abx","logprobs":{"tokens":["","a","b","x"],)"));
   EXPECT_THAT(exchange.body, HasSubstr(R"("text_offset":[0,0,1,2])"));
 }
@@ -179,8 +183,9 @@ TEST(OpenAiCompletionsTest, EntriesOfAPromptJoinToItsText) {
 // Those that count entries find one of the token that ended the text.
 TEST(OpenAiCompletionsTest, EchoesTheTokenThatEndsTheText) {
   FakeServer server;
-  const FakeExchange& exchange = server.answer(
-      kPath, R"({"prompt":[97],"echo":true,"logprobs":0,"max_tokens":1})", {""}, TextEnd::kStop);
+  const FakeExchange& exchange =
+      server.answer(kCompletionsPath, R"({"prompt":[97],"echo":true,"logprobs":0,"max_tokens":1})",
+                    {""}, TextEnd::kStop);
   EXPECT_THAT(exchange.body, HasSubstr(R"("text":"a","logprobs":{"tokens":["a",")"));
   EXPECT_THAT(exchange.body, HasSubstr(R"("token_logprobs":[null,-0.125])"));
   EXPECT_THAT(exchange.body, HasSubstr(R"("text_offset":[0,1]},"finish_reason":"stop")"));
@@ -190,7 +195,7 @@ TEST(OpenAiCompletionsTest, StreamsThePromptFirst) {
   FakeServer server;
   const std::string prompt(90, 'p');
   const FakeExchange& exchange =
-      server.answer(kPath,
+      server.answer(kCompletionsPath,
                     R"({"prompt":")" + prompt +
                         R"(","echo":true,"logprobs":0,"stream":true,"add_special_tokens":false})",
                     {"xy"}, TextEnd::kLength);
@@ -206,7 +211,7 @@ TEST(OpenAiCompletionsTest, StreamsThePromptFirst) {
 
 TEST(OpenAiCompletionsTest, FillsTheMiddle) {
   FakeServer server;
-  server.post(kPath, R"({"prompt":"a<|fim_prefix|>","suffix":"b"})");
+  server.post(kCompletionsPath, R"({"prompt":"a<|fim_prefix|>","suffix":"b"})");
   ASSERT_EQ(server.texts.size(), 1U) << server.exchange->body;
   const std::vector<int>& prompt = server.texts[0].prompt;
   EXPECT_EQ(prompt[0], FakeAccess::kBos);
@@ -217,7 +222,7 @@ TEST(OpenAiCompletionsTest, FillsTheMiddle) {
   EXPECT_EQ(prompt[prompt.size() - 2], 'b');
   EXPECT_EQ(prompt.back(), 259);
   server.access.has_fim = false;
-  EXPECT_THAT(server.post(kPath, R"({"prompt":"a","suffix":"b"})").body,
+  EXPECT_THAT(server.post(kCompletionsPath, R"({"prompt":"a","suffix":"b"})").body,
               HasSubstr(R"("param":"suffix")"));
 }
 
@@ -233,12 +238,12 @@ TEST(OpenAiCompletionsTest, RefusesWhatIsNotBuilt) {
   for (const auto& [member, param] : kCases) {
     FakeServer server;
     const FakeExchange& exchange =
-        server.post(kPath, R"({"prompt":"a",)" + std::string(member) + "}");
+        server.post(kCompletionsPath, R"({"prompt":"a",)" + std::string(member) + "}");
     EXPECT_EQ(exchange.status, 400) << member;
     EXPECT_THAT(exchange.body, HasSubstr(R"("param":")" + std::string(param) + "\"")) << member;
   }
   FakeServer server;
-  EXPECT_THAT(server.post(kPath, R"({"prompt":["a","b","c","d","e"],"n":16})").body,
+  EXPECT_THAT(server.post(kCompletionsPath, R"({"prompt":["a","b","c","d","e"],"n":16})").body,
               HasSubstr(R"("param":"n")"));
 }
 

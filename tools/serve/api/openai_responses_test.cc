@@ -14,10 +14,9 @@ namespace {
 using testing::ElementsAre;
 using testing::HasSubstr;
 
-constexpr const char* kPath = "/v1/responses";
-constexpr const char* kTools =
+constexpr const char* kResponsesPath = "/v1/responses";
+constexpr const char* kResponsesTools =
     R"("tools":[{"type":"function","name":"f","parameters":{"type":"object"}}])";
-constexpr const char* kCall = R"(<tool_call>{"name":"f","arguments":{}}</tool_call>)";
 
 JsonValue json_of(std::string_view text) {
   JsonValue value;
@@ -50,7 +49,8 @@ std::string data_of(const std::string& event) {
 TEST(OpenAiResponsesTest, AnswersWhole) {
   FakeServer server;
   const FakeExchange& exchange = server.answer(
-      kPath, R"({"model":"m","input":"hi","instructions":"be","max_output_tokens":9})", {"a"});
+      kResponsesPath, R"({"model":"m","input":"hi","instructions":"be","max_output_tokens":9})",
+      {"a"});
   EXPECT_EQ(server.access.asked.messages,
             R"([{"role":"system","content":"be"},{"role":"user","content":"hi"}])");
   EXPECT_EQ(
@@ -72,9 +72,9 @@ TEST(OpenAiResponsesTest, AnswersWhole) {
 TEST(OpenAiResponsesTest, StreamsEveryEvent) {
   FakeServer server;
   server.access.prompt_text = "<think>";
-  const FakeExchange& exchange =
-      server.answer(kPath, R"({"input":"hi","stream":true,)" + std::string(kTools) + "}",
-                    {R"(r</think>ab<tool_call>{"name":"f","arguments":{"x":1}}</tool_call>)"});
+  const FakeExchange& exchange = server.answer(
+      kResponsesPath, R"({"input":"hi","stream":true,)" + std::string(kResponsesTools) + "}",
+      {R"(r</think>ab<tool_call>{"name":"f","arguments":{"x":1}}</tool_call>)"});
   EXPECT_THAT(event_types(exchange),
               ElementsAre("response.created", "response.in_progress", "response.output_item.added",
                           "response.content_part.added", "response.reasoning_text.delta",
@@ -119,18 +119,19 @@ TEST(OpenAiResponsesTest, StreamsEveryEvent) {
 TEST(OpenAiResponsesTest, TellsHowItEnded) {
   FakeServer server;
   const FakeExchange& cut =
-      server.answer(kPath, R"({"input":"hi","stream":true})", {"a"}, TextEnd::kLength);
+      server.answer(kResponsesPath, R"({"input":"hi","stream":true})", {"a"}, TextEnd::kLength);
   EXPECT_THAT(cut.writes.back(), HasSubstr("event: response.incomplete\n"));
   EXPECT_THAT(cut.writes.back(),
               HasSubstr(R"("incomplete_details":{"reason":"max_output_tokens"})"));
   EXPECT_THAT(cut.writes.back(), HasSubstr(R"("status":"incomplete","role":"assistant")"));
   // An empty answer has a message, too.
-  EXPECT_THAT(server.answer(kPath, R"({"input":"hi"})", {""}).body, HasSubstr(R"("text":"")"));
+  EXPECT_THAT(server.answer(kResponsesPath, R"({"input":"hi"})", {""}).body,
+              HasSubstr(R"("text":"")"));
 }
 
 TEST(OpenAiResponsesTest, TellsOfAnErrorBehindAPartOfTheAnswer) {
   FakeServer server;
-  server.post(kPath, R"({"input":"hi","stream":true})");
+  server.post(kResponsesPath, R"({"input":"hi","stream":true})");
   server.job->on_admitted();
   TextToken token;
   token.token = 'a';
@@ -153,7 +154,7 @@ TEST(OpenAiResponsesTest, TellsOfAnErrorBehindAPartOfTheAnswer) {
       R"("reasoning":{"effort":null,"summary":null},"service_tier":"default","store":false,)"
       R"("temperature":0.7,"text":{"format":{"type":"text"}},"tool_choice":"auto","tools":[],)"
       R"("top_logprobs":0,"top_p":0.9,"truncation":"disabled","metadata":{}}})");
-  server.post(kPath, R"({"input":"hi","stream":true})");
+  server.post(kResponsesPath, R"({"input":"hi","stream":true})");
   server.job->on_admitted();
   server.job->on_error(http_error(400, "wrong"));
   EXPECT_THAT(server.exchange->writes.back(),
@@ -162,17 +163,18 @@ TEST(OpenAiResponsesTest, TellsOfAnErrorBehindAPartOfTheAnswer) {
 
 TEST(OpenAiResponsesTest, ReadsItems) {
   FakeServer server;
-  server.post(kPath, R"({"input":[{"role":"user","content":[{"type":"input_text","text":"q"}]},)"
-                     R"({"type":"reasoning","id":"r","summary":[],"content":[{"type":)"
-                     R"("reasoning_text","text":"think"}]},)"
-                     R"({"type":"message","id":"m","status":"completed","role":"assistant",)"
-                     R"("content":[{"type":"output_text","text":"a","annotations":[]}]},)"
-                     R"({"type":"function_call","id":"x","call_id":"c1","name":"f",)"
-                     R"("arguments":"{}"},)"
-                     R"({"type":"function_call","call_id":"c2","name":"g","arguments":"[bad"},)"
-                     R"({"type":"function_call_output","call_id":"c1","output":"r1"},)"
-                     R"({"type":"function_call_output","call_id":"c2","output":)"
-                     R"([{"type":"input_text","text":"r2"}]}]})");
+  server.post(kResponsesPath,
+              R"({"input":[{"role":"user","content":[{"type":"input_text","text":"q"}]},)"
+              R"({"type":"reasoning","id":"r","summary":[],"content":[{"type":)"
+              R"("reasoning_text","text":"think"}]},)"
+              R"({"type":"message","id":"m","status":"completed","role":"assistant",)"
+              R"("content":[{"type":"output_text","text":"a","annotations":[]}]},)"
+              R"({"type":"function_call","id":"x","call_id":"c1","name":"f",)"
+              R"("arguments":"{}"},)"
+              R"({"type":"function_call","call_id":"c2","name":"g","arguments":"[bad"},)"
+              R"({"type":"function_call_output","call_id":"c1","output":"r1"},)"
+              R"({"type":"function_call_output","call_id":"c2","output":)"
+              R"([{"type":"input_text","text":"r2"}]}]})");
   EXPECT_EQ(server.access.asked.messages,
             R"([{"role":"user","content":"q"},{"role":"assistant","reasoning_content":"think",)"
             R"("content":"a","tool_calls":[{"id":"c1","type":"function","function":{"name":"f",)"
@@ -185,10 +187,10 @@ TEST(OpenAiResponsesTest, ReadsItems) {
 TEST(OpenAiResponsesTest, RepeatsWhatWasAsked) {
   FakeServer server;
   const FakeExchange& exchange = server.answer(
-      kPath,
+      kResponsesPath,
       R"({"input":"hi","reasoning":{"effort":"low"},"metadata":{"a":"b"},"tool_choice":"required",)" +
-          std::string(kTools) + "}",
-      {kCall});
+          std::string(kResponsesTools) + "}",
+      {kHermesCall});
   EXPECT_EQ(server.access.asked.tools,
             R"([{"type":"function","function":{"name":"f","parameters":{"type":"object"}}}])");
   EXPECT_EQ(server.access.asked.variables, R"({"reasoning_effort":"low"})");
@@ -197,26 +199,27 @@ TEST(OpenAiResponsesTest, RepeatsWhatWasAsked) {
   EXPECT_THAT(exchange.body, HasSubstr(R"("tool_choice":"required")"));
   EXPECT_THAT(exchange.body, HasSubstr(R"("metadata":{"a":"b"})"));
   EXPECT_THAT(exchange.body, HasSubstr(R"("effort":"low")"));
-  server.post(kPath, R"({"input":"hi","text":{"format":{"type":"json_schema","name":"n",)"
-                     R"("schema":{"b":1,"a":2}}}})");
+  server.post(kResponsesPath, R"({"input":"hi","text":{"format":{"type":"json_schema","name":"n",)"
+                              R"("schema":{"b":1,"a":2}}}})");
   EXPECT_EQ(server.texts.at(0).constraint.source, R"({"b":1,"a":2})");
 }
 
 TEST(OpenAiResponsesTest, StreamsLogProbs) {
   FakeServer server;
   const FakeExchange& exchange = server.answer(
-      kPath, R"({"input":"hi","stream":true,"include":["message.output_text.logprobs"]})", {"a"});
+      kResponsesPath, R"({"input":"hi","stream":true,"include":["message.output_text.logprobs"]})",
+      {"a"});
   EXPECT_THAT(exchange.body, HasSubstr(R"("delta":"a","logprobs":[{"token":"a","logprob":-0.5,)"));
 }
 
 TEST(OpenAiResponsesTest, FieldsOfOtherServersThatChangeTheText) {
   FakeServer server;
-  server.post(kPath, R"({"input":"a","grammar":"root ::= \"a\"","stop":["X"]})");
+  server.post(kResponsesPath, R"({"input":"a","grammar":"root ::= \"a\"","stop":["X"]})");
   ASSERT_EQ(server.texts.size(), 1U);
   EXPECT_EQ(server.texts[0].constraint.kind, TextConstraint::Kind::kGrammar);
   EXPECT_THAT(server.texts[0].stop, testing::Contains("X"));
   EXPECT_EQ(server
-                .post(kPath, R"({"input":"a","grammar":"root ::= \"a\"",
+                .post(kResponsesPath, R"({"input":"a","grammar":"root ::= \"a\"",
                              "text":{"format":{"type":"json_object"}}})")
                 .status,
             400);
@@ -243,7 +246,7 @@ TEST(OpenAiResponsesTest, RefusesStateAndWhatIsWrong) {
       {R"("n":1)", "input"}};
   for (const auto& [member, param] : kCases) {
     FakeServer server;
-    const FakeExchange& exchange = server.post(kPath, "{" + std::string(member) + "}");
+    const FakeExchange& exchange = server.post(kResponsesPath, "{" + std::string(member) + "}");
     EXPECT_EQ(exchange.status, 400) << member;
     EXPECT_THAT(exchange.body, HasSubstr(R"("param":")" + std::string(param) + "\"")) << member;
   }

@@ -20,6 +20,9 @@
 
 namespace qsf_tools {
 
+// A call of a function without arguments, as Hermes models write it.
+inline constexpr const char* kHermesCall = R"(<tool_call>{"name":"f","arguments":{}}</tool_call>)";
+
 // Token t below 256 is the byte t, and 0 ends a text; 256 begins a text, and 257 to 259 mark the
 // gap to be filled.
 class FakeAccess : public ModelAccess {
