@@ -19,22 +19,21 @@
 #include "base/rng.h"
 #include "quant/codec.h"
 #include "quant/interleave.h"
+#include "quant/testing/blocks.h"
 
 namespace qsf {
 namespace {
 
 using Bytes = std::vector<std::byte>;
+using testing_support::at;
 
-constexpr QuantType kTypes[] = {QuantType::kQ2Codebook, QuantType::kQ3Codebook,
-                                QuantType::kQ4Codebook};
-constexpr std::size_t kColumns[] = {1, 15, 16, 17, 64, 65, 172, 255, 256, 257, 320, 512, 600, 777};
-
-unsigned at(const Bytes& bytes, std::size_t index) {
-  return static_cast<unsigned>(bytes[index]);
-}
+constexpr QuantType kCodebookTypes[] = {QuantType::kQ2Codebook, QuantType::kQ3Codebook,
+                                        QuantType::kQ4Codebook};
+constexpr std::size_t kCodebookColumns[] = {1,   15,  16,  17,  64,  65,  172,
+                                            255, 256, 257, 320, 512, 600, 777};
 
 // Weights by the page.
-float weight_by_definition(QuantType type, const Bytes& row, std::size_t column) {
+float codebook_weight(QuantType type, const Bytes& row, std::size_t column) {
   constexpr int kLevels2[] = {-127, -43, 18, 90};
   constexpr int kLevels3[] = {-127, -77, -45, -18, 7, 34, 65, 108};
   constexpr int kLevels4[] = {-127, -104, -83, -65, -49, -35, -22, -10,
@@ -69,9 +68,9 @@ float weight_by_definition(QuantType type, const Bytes& row, std::size_t column)
 
 TEST(CodebookBlockTest, AnyBytesDecodeAsDefinedInBothLayouts) {
   Rng rng(1);
-  for (const QuantType type : kTypes) {
+  for (const QuantType type : kCodebookTypes) {
     const BlockFormat format = block_format(type, 0);
-    for (const std::size_t n_cols : kColumns) {
+    for (const std::size_t n_cols : kCodebookColumns) {
       Bytes row(row_major_bytes(format, n_cols));
       for (std::byte& byte : row) byte = static_cast<std::byte>(rng.below(256));
       for (std::size_t c = 0; c < n_cols; c += 256) {
@@ -87,7 +86,7 @@ TEST(CodebookBlockTest, AnyBytesDecodeAsDefinedInBothLayouts) {
       std::vector<float> grouped(n_cols);
       decode_group_row(format, group, 0, n_cols, grouped);
       for (std::size_t c = 0; c < n_cols; ++c) {
-        ASSERT_EQ(weights[c], weight_by_definition(type, row, c))
+        ASSERT_EQ(weights[c], codebook_weight(type, row, c))
             << quant_type_name(type) << " column " << c << " of " << n_cols;
         ASSERT_EQ(grouped[c], weights[c]) << quant_type_name(type) << " column " << c;
       }
@@ -97,7 +96,7 @@ TEST(CodebookBlockTest, AnyBytesDecodeAsDefinedInBothLayouts) {
 
 TEST(CodebookBlockTest, ScalesComeBack) {
   Rng rng(2);
-  for (const QuantType type : kTypes) {
+  for (const QuantType type : kCodebookTypes) {
     const BlockFormat format = block_format(type, 0);
     const int n_scales = type == QuantType::kQ4Codebook ? 64 : 16;
     for (int trial = 0; trial < 100; ++trial) {
@@ -163,7 +162,7 @@ double error_of_codes(QuantType type, std::span<const float> weights, float scal
 // Under the d that it found every scale is the best of all, and every code the nearest.
 TEST(CodebookBlockTest, NoScaleUnderTheSameDIsBetter) {
   Rng rng(3);
-  for (const QuantType type : kTypes) {
+  for (const QuantType type : kCodebookTypes) {
     const BlockFormat format = block_format(type, 0);
     const int top = type == QuantType::kQ4Codebook ? 31 : 7;
     for (int trial = 0; trial < 20; ++trial) {
@@ -205,8 +204,8 @@ TEST(CodebookBlockTest, ErrorsOnNormalWeightsAreThoseOfTheStudy) {
     total += double{w} * w;
   }
   constexpr double kLimits[] = {0.0818, 0.0197, 0.0055};
-  for (std::size_t t = 0; t < std::size(kTypes); ++t) {
-    const BlockFormat format = block_format(kTypes[t], 0);
+  for (std::size_t t = 0; t < std::size(kCodebookTypes); ++t) {
+    const BlockFormat format = block_format(kCodebookTypes[t], 0);
     Bytes row(row_major_bytes(format, weights.size()));
     encode_row(format, weights, {}, row);
     std::vector<float> decoded(weights.size());
@@ -215,7 +214,7 @@ TEST(CodebookBlockTest, ErrorsOnNormalWeightsAreThoseOfTheStudy) {
     for (std::size_t i = 0; i < weights.size(); ++i) {
       error += (double{weights[i]} - decoded[i]) * (double{weights[i]} - decoded[i]);
     }
-    EXPECT_LE(error / total, kLimits[t]) << quant_type_name(kTypes[t]);
+    EXPECT_LE(error / total, kLimits[t]) << quant_type_name(kCodebookTypes[t]);
   }
 }
 

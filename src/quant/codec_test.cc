@@ -14,45 +14,31 @@
 #include "base/f16.h"
 #include "base/rng.h"
 #include "quant/ternary.h"
+#include "quant/testing/blocks.h"
 
 namespace qsf {
 namespace {
 
-constexpr std::byte kSentinel{0xA5};
-constexpr std::size_t kGuard = 64;
+using testing_support::all_formats;
+using testing_support::name_of;
 
-std::vector<BlockFormat> all_formats() {
-  std::vector<BlockFormat> formats;
-  for (const QuantType type : kAllQuantTypes) {
-    if (fixed_block(type) != 0) {
-      formats.push_back(block_format(type, 0));
-      continue;
-    }
-    for (const std::uint32_t block : {32U, 64U, 128U, 256U}) {
-      if (is_valid({type, block})) formats.push_back({type, block});
-    }
-  }
-  return formats;
-}
-
-std::string name_of(BlockFormat format) {
-  return std::string(quant_type_name(format.type)) + "/" + std::to_string(format.block);
-}
+constexpr std::byte kRowSentinel{0xA5};
+constexpr std::size_t kRowGuard = 64;
 
 // Encodes between sentinels and fails the test when one of them changed.
-std::vector<std::byte> encode(BlockFormat format, const std::vector<float>& row) {
+std::vector<std::byte> encode_guarded(BlockFormat format, const std::vector<float>& row) {
   const std::size_t n_bytes = row_major_bytes(format, row.size());
-  std::vector<std::byte> guarded(n_bytes + 2 * kGuard, kSentinel);
-  encode_row(format, row, kNearestRounding, MutableByteSpan(guarded).subspan(kGuard, n_bytes));
-  for (std::size_t i = 0; i < kGuard; ++i) {
-    EXPECT_EQ(guarded[i], kSentinel) << "a write in front of the row";
-    EXPECT_EQ(guarded[guarded.size() - 1 - i], kSentinel) << "a write behind the row";
+  std::vector<std::byte> guarded(n_bytes + 2 * kRowGuard, kRowSentinel);
+  encode_row(format, row, kNearestRounding, MutableByteSpan(guarded).subspan(kRowGuard, n_bytes));
+  for (std::size_t i = 0; i < kRowGuard; ++i) {
+    EXPECT_EQ(guarded[i], kRowSentinel) << "a write in front of the row";
+    EXPECT_EQ(guarded[guarded.size() - 1 - i], kRowSentinel) << "a write behind the row";
   }
-  return {guarded.begin() + kGuard, guarded.end() - kGuard};
+  return {guarded.begin() + kRowGuard, guarded.end() - kRowGuard};
 }
 
-std::vector<float> decode(BlockFormat format, const std::vector<std::byte>& bytes,
-                          std::size_t n_cols) {
+std::vector<float> decode_guarded(BlockFormat format, const std::vector<std::byte>& bytes,
+                                  std::size_t n_cols) {
   constexpr float kMark = -12345.0F;
   std::vector<float> guarded(n_cols + 2, kMark);
   decode_row(format, bytes, std::span(guarded).subspan(1, n_cols));
@@ -105,7 +91,7 @@ TEST(CodecTest, EveryCodeOfTheAsymmetricTypesDecodesAsDefined) {
             set(4 + column / 8, column % 8, code & 1U);
             set(4 + block / 8 + column % (block / 4), 2 * (column / (block / 4)), code >> 1U);
           }
-          const std::vector<float> weights = decode(format, bytes, block);
+          const std::vector<float> weights = decode_guarded(format, bytes, block);
           for (std::uint32_t i = 0; i < block; ++i) {
             const float expected = -3.0F + (i == column ? 0.5F * static_cast<float>(code) : 0.0F);
             ASSERT_EQ(weights[i], expected) << name_of(format) << " code " << code << " at " << i;
@@ -124,14 +110,14 @@ TEST(CodecTest, EveryCodeOfTheSymmetricTypesDecodesAsDefined) {
         store_le(MutableByteSpan(bytes), 0, to_f16(2.0F));
         bytes[2 + column % (block / 4)] =
             static_cast<std::byte>(code << (2 * (column / (block / 4))));
-        EXPECT_EQ(decode({QuantType::kQ2S, block}, bytes, block)[column],
+        EXPECT_EQ(decode_guarded({QuantType::kQ2S, block}, bytes, block)[column],
                   2.0F * static_cast<float>(code) - 3.0F);
       }
       for (int code = -127; code <= 127; ++code) {
         std::vector<std::byte> bytes(block_bytes({QuantType::kQ8, block}));
         store_le(MutableByteSpan(bytes), 0, to_f16(0.25F));
         bytes[2 + column] = static_cast<std::byte>(code);
-        EXPECT_EQ(decode({QuantType::kQ8, block}, bytes, block)[column],
+        EXPECT_EQ(decode_guarded({QuantType::kQ8, block}, bytes, block)[column],
                   0.25F * static_cast<float>(code));
       }
       for (unsigned bits = 0; bits < 4; ++bits) {  // bit 0: sign, bit 1: zero
@@ -139,7 +125,7 @@ TEST(CodecTest, EveryCodeOfTheSymmetricTypesDecodesAsDefined) {
         store_le(MutableByteSpan(bytes), 0, to_f16(1.5F));
         bytes[2 + column / 8] = static_cast<std::byte>((bits & 1U) << (column % 8));
         bytes[2 + block / 8 + column / 8] = static_cast<std::byte>((bits >> 1U) << (column % 8));
-        const std::vector<float> w = decode({QuantType::kTernary, block}, bytes, block);
+        const std::vector<float> w = decode_guarded({QuantType::kTernary, block}, bytes, block);
         EXPECT_EQ(w[column], bits >= 2 ? 0.0F : bits == 1 ? -1.5F : 1.5F);
         EXPECT_EQ(w[(column + 1) % block], 1.5F);
       }
@@ -176,7 +162,7 @@ TEST(CodecTest, EncodingDecodedWeightsGivesTheSameBytes) {
         store_le(MutableByteSpan(bytes), 2, to_f16(scale * 20.0F * (rng.next_f32() - 0.5F)));
       }
       codec.pack(codes.data(), format.block, format.block, bytes.data() + header);
-      ASSERT_EQ(encode(format, decode(format, bytes, format.block)), bytes)
+      ASSERT_EQ(encode_guarded(format, decode_guarded(format, bytes, format.block)), bytes)
           << name_of(format) << " trial " << trial;
     }
   }
@@ -196,8 +182,8 @@ TEST(CodecTest, ErrorsStayWithinHalfAStepAndReachNearIt) {
       float worst_share = 0.0F;
       for (int trial = 0; trial < 20; ++trial) {
         const std::vector<float> row = make_row(data, 512, rng);
-        const std::vector<std::byte> bytes = encode(format, row);
-        const std::vector<float> back = decode(format, bytes, row.size());
+        const std::vector<std::byte> bytes = encode_guarded(format, row);
+        const std::vector<float> back = decode_guarded(format, bytes, row.size());
         for (std::size_t i = 0; i < row.size(); ++i) {
           const float limit = largest_error_allowed(format, bytes, i, row[i]);
           ASSERT_LE(std::fabs(back[i] - row[i]), limit) << name_of(format) << " column " << i;
@@ -244,7 +230,8 @@ TEST(CodecTest, RelativeErrorsOnNormalDataFollowFromTheWidths) {
         Limits{QuantType::kMxfp4, 0.10, 0.125},       Limits{QuantType::kF16, 1e-4, 3e-4},
         Limits{QuantType::kBF16, 1e-3, 2.5e-3}}) {
     const BlockFormat format = block_format(limits.type, 64);
-    const double error = relative_error(row, decode(format, encode(format, row), row.size()));
+    const double error =
+        relative_error(row, decode_guarded(format, encode_guarded(format, row), row.size()));
     EXPECT_GT(error, limits.low) << name_of(format);
     EXPECT_LT(error, limits.high) << name_of(format);
   }
@@ -255,8 +242,8 @@ TEST(CodecTest, TailsIgnorePaddingColumns) {
   for (const BlockFormat format : all_formats()) {
     for (const std::size_t n_cols : {1U, 31U, 32U, 33U, 63U, 64U, 65U, 172U, 255U, 257U}) {
       const std::vector<float> row = make_row(Data::kNormal, n_cols, rng);
-      const std::vector<std::byte> bytes = encode(format, row);
-      const std::vector<float> back = decode(format, bytes, n_cols);
+      const std::vector<std::byte> bytes = encode_guarded(format, row);
+      const std::vector<float> back = decode_guarded(format, bytes, n_cols);
       if (keeps_to_half_a_step(format.type)) {
         for (std::size_t i = 0; i < n_cols; ++i) {
           ASSERT_LE(std::fabs(back[i] - row[i]), largest_error_allowed(format, bytes, i, row[i]));
@@ -291,10 +278,10 @@ TEST(CodecTest, ExtremeRowsStayFiniteAndWithinLimits) {
       {65504.0F, 65503.0F, 65472.0F}};
   for (const BlockFormat format : all_formats()) {
     for (const std::vector<float>& row : rows) {
-      const std::vector<std::byte> bytes = encode(format, row);
+      const std::vector<std::byte> bytes = encode_guarded(format, row);
       EXPECT_TRUE(check_blocks(format, Layout::kRowMajor, 1, row.size(), bytes).ok())
           << name_of(format);
-      const std::vector<float> back = decode(format, bytes, row.size());
+      const std::vector<float> back = decode_guarded(format, bytes, row.size());
       for (std::size_t i = 0; i < row.size(); ++i) {
         ASSERT_TRUE(std::isfinite(back[i])) << name_of(format);
         if (keeps_to_half_a_step(format.type)) {
@@ -316,7 +303,7 @@ TEST(CodecTest, ConstantRowsAreExactWhereF16HoldsTheValue) {
     if (is_super_type(format.type)) continue;      // 63 * dmin is f16 / 63 rounded
     if (format.type == QuantType::kQk256) continue;
     const std::vector<float> row(100, -0.375F);
-    EXPECT_EQ(decode(format, encode(format, row), 100), row) << name_of(format);
+    EXPECT_EQ(decode_guarded(format, encode_guarded(format, row), 100), row) << name_of(format);
   }
 }
 
@@ -326,12 +313,12 @@ TEST(CodecTest, NativelyTernaryBlocksAreExact) {
   for (float& w : row) w = 0.0625F * (static_cast<float>(rng.below(3)) - 1.0F);
   for (const std::uint32_t block : {32U, 64U, 128U, 256U}) {
     const BlockFormat format = {QuantType::kTernary, block};
-    EXPECT_EQ(decode(format, encode(format, row), row.size()), row);
+    EXPECT_EQ(decode_guarded(format, encode_guarded(format, row), row.size()), row);
   }
   for (float& w : row) w *= 1.2345678F;  // no f16
   for (const QuantType type : {QuantType::kTernaryRow, QuantType::kTernaryBase3}) {
     const BlockFormat by_row = block_format(type, 0);
-    EXPECT_EQ(decode(by_row, encode(by_row, row), row.size()), row);
+    EXPECT_EQ(decode_guarded(by_row, encode_guarded(by_row, row), row.size()), row);
   }
   for (float& w : row) w = 0.0625F * (w > 0.0F ? 1.0F : w < 0.0F ? -1.0F : 0.0F);
   TernaryScan scan;
@@ -353,15 +340,18 @@ TEST(CodecTest, TernaryFollowsTheRuleOnOtherData) {
   for (const BlockFormat format :
        {BlockFormat{QuantType::kTernary, 32}, block_format(QuantType::kTernaryRow, 0),
         block_format(QuantType::kTernaryBase3, 0)}) {
-    EXPECT_EQ(decode(format, encode(format, row), 8), expected);
+    EXPECT_EQ(decode_guarded(format, encode_guarded(format, row), 8), expected);
   }
 }
 
 TEST(CodecTest, FloatsNarrowToNearestAndF16IsChecked) {
   const std::vector<float> row = {1.0F, -2.5F, 1.0F + 0x1.0p-11F, 65504.0F};
-  EXPECT_EQ(decode({QuantType::kF32, 4}, encode({QuantType::kF32, 4}, row), 4), row);
-  EXPECT_EQ(decode({QuantType::kF16, 4}, encode({QuantType::kF16, 4}, row), 4)[2], 1.0F);
-  EXPECT_EQ(decode({QuantType::kBF16, 4}, encode({QuantType::kBF16, 4}, row), 4)[1], -2.5F);
+  EXPECT_EQ(decode_guarded({QuantType::kF32, 4}, encode_guarded({QuantType::kF32, 4}, row), 4),
+            row);
+  EXPECT_EQ(decode_guarded({QuantType::kF16, 4}, encode_guarded({QuantType::kF16, 4}, row), 4)[2],
+            1.0F);
+  EXPECT_EQ(decode_guarded({QuantType::kBF16, 4}, encode_guarded({QuantType::kBF16, 4}, row), 4)[1],
+            -2.5F);
   EXPECT_FALSE(f16_holds_exactly(row));
   EXPECT_TRUE(f16_holds_exactly(std::vector<float>{1.0F, -0.0F, 65504.0F, 0x1.0p-24F}));
   EXPECT_FALSE(f16_holds_exactly(std::vector<float>{1e-32F}));
@@ -372,7 +362,8 @@ TEST(CheckBlocksTest, RejectsFieldsThatAreNotFiniteAndInvalidCodes) {
   Rng rng(6);
   for (const BlockFormat format : all_formats()) {
     const std::size_t n_cols = 300;
-    const std::vector<std::byte> good = encode(format, make_row(Data::kNormal, n_cols, rng));
+    const std::vector<std::byte> good =
+        encode_guarded(format, make_row(Data::kNormal, n_cols, rng));
     ASSERT_TRUE(check_blocks(format, Layout::kRowMajor, 1, n_cols, good).ok());
     const std::size_t last = is_float_type(format.type)
                                  ? 0

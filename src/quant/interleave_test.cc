@@ -16,30 +16,16 @@
 #include "base/f16.h"
 #include "base/rng.h"
 #include "quant/codec.h"
+#include "quant/testing/blocks.h"
 
 namespace qsf {
 namespace {
 
+using testing_support::all_formats;
+using testing_support::name_of;
+
 constexpr std::byte kSentinel{0x5A};
 constexpr std::size_t kGuard = 64;
-
-std::vector<BlockFormat> all_formats() {
-  std::vector<BlockFormat> formats;
-  for (const QuantType type : kAllQuantTypes) {
-    if (fixed_block(type) != 0) {
-      formats.push_back(block_format(type, 0));
-      continue;
-    }
-    for (const std::uint32_t block : {32U, 64U, 128U, 256U}) {
-      if (is_valid({type, block})) formats.push_back({type, block});
-    }
-  }
-  return formats;
-}
-
-std::string name_of(BlockFormat format) {
-  return std::string(quant_type_name(format.type)) + "/" + std::to_string(format.block);
-}
 
 // A buffer between sentinels.
 class Guarded {
@@ -275,12 +261,13 @@ float weight_by_definition(BlockFormat format, const std::vector<std::byte>& gro
   }
 }
 
-constexpr std::size_t kColumns[] = {1, 3, 31, 32, 63, 64, 65, 96, 172, 256, 300, 512, 600};
+constexpr std::size_t kInterleavedColumns[] = {1,  3,   31,  32,  63,  64, 65,
+                                               96, 172, 256, 300, 512, 600};
 
 TEST(InterleaveTest, EveryWeightLiesAsTheLayoutSays) {
   Rng rng(1);
   for (const BlockFormat format : all_formats()) {
-    for (const std::size_t n_cols : kColumns) {
+    for (const std::size_t n_cols : kInterleavedColumns) {
       for (const std::uint32_t n_rows : {1U, 5U, 16U}) {
         const std::vector<std::byte> rows = random_rows(format, n_rows, n_cols, rng);
         Guarded group(group_bytes(format, n_cols));
@@ -312,7 +299,7 @@ TEST(InterleaveTest, EveryWeightLiesAsTheLayoutSays) {
 TEST(InterleaveTest, RoundTripsAndLeavesPaddingZero) {
   Rng rng(2);
   for (const BlockFormat format : all_formats()) {
-    for (const std::size_t n_cols : kColumns) {
+    for (const std::size_t n_cols : kInterleavedColumns) {
       const std::uint32_t n_rows = 1 + rng.below(16);
       const std::vector<std::byte> rows = random_rows(format, n_rows, n_cols, rng);
       Guarded group(group_bytes(format, n_cols));

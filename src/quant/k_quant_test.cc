@@ -18,15 +18,13 @@
 #include "quant/codec.h"
 #include "quant/interleave.h"
 #include "quant/super_block.h"
+#include "quant/testing/blocks.h"
 
 namespace qsf {
 namespace {
 
 using Bytes = std::vector<std::byte>;
-
-unsigned at(const Bytes& bytes, std::size_t i) {
-  return static_cast<unsigned>(bytes[i]);
-}
+using testing_support::at;
 
 void copy(const Bytes& from, std::size_t first, std::size_t n_bytes, Bytes& to, std::size_t where) {
   std::memcpy(to.data() + where, from.data() + first, n_bytes);
@@ -179,7 +177,7 @@ TEST(KQuantTest, WeightsHaveTheBitsOfGgml) {
 }
 
 // The types with one byte of fields, by the page.
-float weight_by_definition(BlockFormat format, const Bytes& row, std::size_t column) {
+float byte_type_weight(BlockFormat format, const Bytes& row, std::size_t column) {
   const bool nibbles = format.type == QuantType::kQ2K;
   const std::size_t head = nibbles ? 20 : 18;
   const std::size_t size = nibbles ? 4 : format.type == QuantType::kQ3K ? 6 : 12;
@@ -206,13 +204,14 @@ float weight_by_definition(BlockFormat format, const Bytes& row, std::size_t col
 }
 
 constexpr QuantType kByteTypes[] = {QuantType::kQ2K, QuantType::kQ3K, QuantType::kQ6K};
-constexpr std::size_t kColumns[] = {1, 15, 16, 17, 64, 65, 172, 255, 256, 257, 320, 512, 600, 777};
+constexpr std::size_t kByteTypeColumns[] = {1,   15,  16,  17,  64,  65,  172,
+                                            255, 256, 257, 320, 512, 600, 777};
 
 TEST(KQuantTest, AnyBytesDecodeAsDefinedInBothLayouts) {
   Rng rng(1);
   for (const QuantType type : kByteTypes) {
     const BlockFormat format = block_format(type, 0);
-    for (const std::size_t n_cols : kColumns) {
+    for (const std::size_t n_cols : kByteTypeColumns) {
       Bytes row(row_major_bytes(format, n_cols));
       for (std::byte& byte : row) byte = static_cast<std::byte>(rng.below(256));
       for (std::size_t c = 0; c < n_cols; c += 256) {
@@ -231,7 +230,7 @@ TEST(KQuantTest, AnyBytesDecodeAsDefinedInBothLayouts) {
       std::vector<float> grouped(n_cols);
       decode_group_row(format, group, 0, n_cols, grouped);
       for (std::size_t c = 0; c < n_cols; ++c) {
-        ASSERT_EQ(weights[c], weight_by_definition(format, row, c))
+        ASSERT_EQ(weights[c], byte_type_weight(format, row, c))
             << quant_type_name(type) << " column " << c << " of " << n_cols;
         ASSERT_EQ(grouped[c], weights[c]) << quant_type_name(type) << " column " << c;
       }

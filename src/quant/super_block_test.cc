@@ -19,9 +19,13 @@
 #include "quant/block_format.h"
 #include "quant/codec.h"
 #include "quant/interleave.h"
+#include "quant/testing/blocks.h"
 
 namespace qsf {
 namespace {
+
+using testing_support::decode;
+using testing_support::name_of;
 
 std::vector<BlockFormat> super_formats() {
   std::vector<BlockFormat> formats;
@@ -33,21 +37,10 @@ std::vector<BlockFormat> super_formats() {
   return formats;
 }
 
-std::string name_of(BlockFormat format) {
-  return std::string(quant_type_name(format.type)) + "/" + std::to_string(format.block);
-}
-
 std::vector<std::byte> encode(BlockFormat format, const std::vector<float>& row) {
   std::vector<std::byte> bytes(row_major_bytes(format, row.size()), std::byte{0xA5});
   encode_row(format, row, kNearestRounding, bytes);
   return bytes;
-}
-
-std::vector<float> decode(BlockFormat format, const std::vector<std::byte>& bytes,
-                          std::size_t n_cols) {
-  std::vector<float> row(n_cols);
-  decode_row(format, bytes, row);
-  return row;
 }
 
 // One super-block, field by field, for the definition.
@@ -70,8 +63,8 @@ Fields read_fields(BlockFormat format, const std::vector<std::byte>& bytes, std:
           low % 16 + 16 * (high % 4), low / 16 + 16 * (high / 4)};
 }
 
-float weight_by_definition(BlockFormat format, const std::vector<std::byte>& bytes,
-                           std::size_t column) {
+float super_block_weight(BlockFormat format, const std::vector<std::byte>& bytes,
+                         std::size_t column) {
   const Fields fields = read_fields(format, bytes, column);
   const std::size_t n = 256 / format.block;
   const std::size_t code_bytes_each = std::size_t{format.block} * code_bits(format.type) / 8;
@@ -110,12 +103,13 @@ std::vector<std::byte> random_super_rows(BlockFormat format, std::size_t n_cols,
   return bytes;
 }
 
-constexpr std::size_t kColumns[] = {1, 31, 32, 64, 65, 172, 255, 256, 257, 320, 321, 512, 600, 777};
+constexpr std::size_t kSuperBlockColumns[] = {1,   31,  32,  64,  65,  172, 255,
+                                              256, 257, 320, 321, 512, 600, 777};
 
 TEST(SuperBlockTest, AnyBytesDecodeAsDefinedInBothLayouts) {
   Rng rng(1);
   for (const BlockFormat format : super_formats()) {
-    for (const std::size_t n_cols : kColumns) {
+    for (const std::size_t n_cols : kSuperBlockColumns) {
       const std::vector<std::byte> bytes = random_super_rows(format, n_cols, rng);
       EXPECT_TRUE(check_blocks(format, Layout::kRowMajor, 1, n_cols, bytes).ok());
       const std::vector<float> row = decode(format, bytes, n_cols);
@@ -125,7 +119,7 @@ TEST(SuperBlockTest, AnyBytesDecodeAsDefinedInBothLayouts) {
       std::vector<float> grouped(n_cols);
       decode_group_row(format, group, 0, n_cols, grouped);
       for (std::size_t c = 0; c < n_cols; ++c) {
-        ASSERT_EQ(row[c], weight_by_definition(format, bytes, c))
+        ASSERT_EQ(row[c], super_block_weight(format, bytes, c))
             << name_of(format) << " column " << c << " of " << n_cols;
         ASSERT_EQ(grouped[c], row[c]) << name_of(format) << " column " << c << " of " << n_cols;
       }
@@ -138,7 +132,7 @@ TEST(SuperBlockTest, WeightsAreWithinHalfAStepAndReachNearIt) {
   for (const BlockFormat format : super_formats()) {
     for (const float offset : {0.0F, 3.0F, -3.0F}) {  // of both signs, all positive, all negative
       float worst_share = 0.0F;
-      for (const std::size_t n_cols : kColumns) {
+      for (const std::size_t n_cols : kSuperBlockColumns) {
         std::vector<float> row(n_cols);
         for (float& w : row) {
           w = 0.05F * (rng.next_normal() * (rng.below(40) == 0 ? 10.0F : 1.0F) + offset);

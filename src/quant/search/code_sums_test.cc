@@ -35,12 +35,13 @@ std::int64_t floor_shift(std::int64_t value, int by) {
   return (value - ((value % divisor + divisor) % divisor)) / divisor;
 }
 
-struct Sums {
+struct PlainCodeSums {
   std::int64_t code = 0, code_code = 0, weight_code = 0;
 };
 
-Sums sum_plainly(const IntBlocks& blocks, IntGrid grid, const IntTrial& trial, std::size_t lane) {
-  Sums sums;
+PlainCodeSums sum_plainly(const IntBlocks& blocks, IntGrid grid, const IntTrial& trial,
+                          std::size_t lane) {
+  PlainCodeSums sums;
   for (std::size_t c = 0; c < blocks.n_lines * kLineColumns; ++c) {
     const std::size_t at = place(c, lane);
     const std::int64_t product = std::int64_t{blocks.weights[at]} * trial.inverse[lane];
@@ -86,7 +87,7 @@ TEST_P(CodeSumsTest, EqualsPlainArithmetic) {
     method.run(*blocks, grid, trials.data(), trials.size(), sums.data());
     for (std::size_t i = 0; i < trials.size(); ++i) {
       for (std::size_t lane = 0; lane < kBlocksPerBatch; ++lane) {
-        const Sums plain = sum_plainly(*blocks, grid, trials[i], lane);
+        const PlainCodeSums plain = sum_plainly(*blocks, grid, trials[i], lane);
         ASSERT_EQ(sums[i].code[lane], plain.code) << method.name;
         ASSERT_EQ(sums[i].code_code[lane], plain.code_code) << method.name;
         ASSERT_EQ(sums[i].weight_code[lane], plain.weight_code) << method.name;

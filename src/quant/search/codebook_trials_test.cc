@@ -18,15 +18,16 @@
 namespace qsf {
 namespace {
 
-constexpr QuantType kTypes[] = {QuantType::kQ2Codebook, QuantType::kQ3Codebook,
-                                QuantType::kQ4Codebook};
+constexpr QuantType kTrialTypes[] = {QuantType::kQ2Codebook, QuantType::kQ3Codebook,
+                                     QuantType::kQ4Codebook};
 
-struct Sums {
+struct PlainLevelSums {
   float error = 0.0F, w_level = 0.0F, level_level = 0.0F;
 };
 
-Sums sum_plainly(const CodebookSubBlock& block, std::span<const std::int8_t> levels, float scale) {
-  Sums sums;
+PlainLevelSums sum_plainly(const CodebookSubBlock& block, std::span<const std::int8_t> levels,
+                           float scale) {
+  PlainLevelSums sums;
   const float inverse = scale != 0.0F ? 1.0F / scale : 0.0F;
   for (std::size_t i = 0; i < block.n; ++i) {
     const float at = block.weights[i] * inverse;
@@ -54,7 +55,7 @@ TEST_P(CodebookTrialsTest, EqualsPlainArithmetic) {
   auto block = std::make_unique<CodebookSubBlock>();
   CodebookTrials trials;
   for (int round = 0; round < 300; ++round) {
-    const auto levels = codebook_levels(kTypes[round % 3]);
+    const auto levels = codebook_levels(kTrialTypes[round % 3]);
     block->n = 1 + rng.below(kMaxCodebookBlock);
     for (std::size_t i = 0; i < block->n; ++i) {
       block->weights[i] = rng.below(9) == 0 ? 0.0F : 0.1F * rng.next_normal();
@@ -68,7 +69,7 @@ TEST_P(CodebookTrialsTest, EqualsPlainArithmetic) {
     trials.scale[15] = -trials.scale[7];
     method.run(*block, TrialLevels(levels), trials);
     for (std::size_t t = 0; t < kCodebookTrials; ++t) {
-      const Sums want = sum_plainly(*block, levels, trials.scale[t]);
+      const PlainLevelSums want = sum_plainly(*block, levels, trials.scale[t]);
       EXPECT_EQ(trials.error[t], want.error) << round << ' ' << t;
       EXPECT_EQ(trials.w_level[t], want.w_level) << round << ' ' << t;
       EXPECT_EQ(trials.level_level[t], want.level_level) << round << ' ' << t;

@@ -15,9 +15,13 @@
 #include "base/f16.h"
 #include "base/rng.h"
 #include "quant/codec.h"
+#include "quant/testing/blocks.h"
 
 namespace qsf {
 namespace {
+
+using testing_support::decode;
+using testing_support::name_of;
 
 // Types whose scales are searched, in every block that kernels have.
 std::vector<BlockFormat> searched_formats() {
@@ -35,10 +39,6 @@ std::vector<BlockFormat> searched_formats() {
   return formats;
 }
 
-std::string name_of(BlockFormat format) {
-  return std::string(quant_type_name(format.type)) + "/" + std::to_string(format.block);
-}
-
 std::vector<std::byte> encode(BlockFormat format, std::span<const float> row,
                               const QuantOptions& options) {
   std::vector<std::byte> bytes(row_major_bytes(format, row.size()));
@@ -46,13 +46,6 @@ std::vector<std::byte> encode(BlockFormat format, std::span<const float> row,
   EXPECT_TRUE(check_blocks(format, Layout::kRowMajor, 1, row.size(), bytes).ok())
       << name_of(format);
   return bytes;
-}
-
-std::vector<float> decode(BlockFormat format, const std::vector<std::byte>& bytes,
-                          std::size_t n_cols) {
-  std::vector<float> row(n_cols);
-  decode_row(format, bytes, row);
-  return row;
 }
 
 // The weighted sum of squared errors, in double and apart from the code under test.
