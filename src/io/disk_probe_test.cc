@@ -26,7 +26,7 @@ namespace {
 
 using testing::HasSubstr;
 
-constexpr std::uint32_t kMiB = 1U << 20;
+constexpr std::uint32_t kProbeMiB = 1U << 20;
 constexpr std::uint64_t kCellNs = 1'000'000;
 
 class DiskProbeTest : public testing::Test {
@@ -37,8 +37,8 @@ class DiskProbeTest : public testing::Test {
         std::filesystem::path(QSF_BIN_DIR) / ("qsf_disk_probe_test." + std::to_string(::getpid()));
     std::filesystem::create_directories(folder_);
     path_ = (folder_ / "file").string();
-    ASSERT_TRUE(write_file(path_, std::vector<std::byte>(8 * kMiB)).ok());
-    memory_ = map_pages(16 * kMiB, HugePages::kNever).value();
+    ASSERT_TRUE(write_file(path_, std::vector<std::byte>(8 * kProbeMiB)).ok());
+    memory_ = map_pages(16 * kProbeMiB, HugePages::kNever).value();
   }
   void TearDown() override {
     unmap_pages(memory_);
@@ -60,9 +60,9 @@ class DiskProbeTest : public testing::Test {
 };
 
 DiskProbe some_probe() {
-  return {.best = {.depth = 4, .block_bytes = kMiB, .bytes_per_second = 2.5e9},
-          .matrix = {{.depth = 1, .block_bytes = kMiB, .bytes_per_second = 1e9},
-                     {.depth = 4, .block_bytes = kMiB, .bytes_per_second = 2.5e9}},
+  return {.best = {.depth = 4, .block_bytes = kProbeMiB, .bytes_per_second = 2.5e9},
+          .matrix = {{.depth = 1, .block_bytes = kProbeMiB, .bytes_per_second = 1e9},
+                     {.depth = 4, .block_bytes = kProbeMiB, .bytes_per_second = 2.5e9}},
           .path = ReadPath::kUring,
           .is_direct = true};
 }
@@ -97,7 +97,7 @@ TEST_F(DiskProbeTest, ASlowDiskIsAskedForLittle) {
   ASSERT_TRUE(probe.has_value()) << probe.error().message();
   // 1 MiB in 30 ms: a read of 4 MiB at the depths of a fast disk would outlast its measurement.
   for (const ProbeCell& cell : probe->matrix) {
-    EXPECT_LT(std::uint64_t{cell.depth} * cell.block_bytes, 16ULL * kMiB);
+    EXPECT_LT(std::uint64_t{cell.depth} * cell.block_bytes, 16ULL * kProbeMiB);
   }
 }
 
@@ -118,11 +118,12 @@ TEST_F(DiskProbeTest, SmallFilesAndLittleMemoryAreMeasuredAsFarAsTheyGo) {
 TEST_F(DiskProbeTest, MeasuresOneWayOfAskingAlone) {
   const File file = File::open(path_).value();
   const DiskProbeOptions options = {.device = {.path = ReadPath::kPread}, .cell_ns = kCellNs};
-  EXPECT_GT(measure_disk(file, options, {.depth = 2, .block_bytes = kMiB}, memory_).value(), 0.0);
+  EXPECT_GT(measure_disk(file, options, {.depth = 2, .block_bytes = kProbeMiB}, memory_).value(),
+            0.0);
   for (const ProbeCell& wished :
-       {ProbeCell{}, ProbeCell{.depth = 1}, ProbeCell{.block_bytes = kMiB},
-        ProbeCell{.depth = 17, .block_bytes = kMiB},         // more memory than there is
-        ProbeCell{.depth = 1, .block_bytes = 16 * kMiB}}) {  // more file
+       {ProbeCell{}, ProbeCell{.depth = 1}, ProbeCell{.block_bytes = kProbeMiB},
+        ProbeCell{.depth = 17, .block_bytes = kProbeMiB},         // more memory than there is
+        ProbeCell{.depth = 1, .block_bytes = 16 * kProbeMiB}}) {  // more file
     const auto rate = measure_disk(file, options, wished, memory_);
     ASSERT_FALSE(rate.has_value()) << wished.depth << " of " << wished.block_bytes;
     EXPECT_EQ(rate.error().code(), StatusCode::kInvalidArgument);
@@ -131,7 +132,7 @@ TEST_F(DiskProbeTest, MeasuresOneWayOfAskingAlone) {
   FaultyFileOps ops({.read_error_at = 0});
   const File faulty = File::open(path_, ops).value();
   EXPECT_FALSE(
-      measure_disk(faulty, options, {.depth = 8, .block_bytes = kMiB}, memory_).has_value());
+      measure_disk(faulty, options, {.depth = 8, .block_bytes = kProbeMiB}, memory_).has_value());
 }
 
 TEST_F(DiskProbeTest, ReportsWhatCannotBeRead) {

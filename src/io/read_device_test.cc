@@ -36,7 +36,7 @@ namespace {
 using testing::HasSubstr;
 using testing::IsEmpty;
 
-constexpr std::size_t kFileBytes = 64 * kDirectAlign;
+constexpr std::size_t kDeviceBytes = 64 * kDirectAlign;
 
 // Memory that a direct read may go to.
 class AlignedBytes {
@@ -107,15 +107,16 @@ class ReadDeviceTest : public testing::Test {
   // Pages of the test's file that the page cache holds.
   std::size_t cached_pages() const {
     const File file = File::open(path_).value();
-    void* pages = ::mmap(nullptr, kFileBytes, PROT_READ, MAP_SHARED, file.handle(), 0);
-    std::vector<unsigned char> held(kFileBytes / static_cast<std::size_t>(::sysconf(_SC_PAGESIZE)));
-    EXPECT_EQ(::mincore(pages, kFileBytes, held.data()), 0);
-    ::munmap(pages, kFileBytes);
+    void* pages = ::mmap(nullptr, kDeviceBytes, PROT_READ, MAP_SHARED, file.handle(), 0);
+    std::vector<unsigned char> held(kDeviceBytes /
+                                    static_cast<std::size_t>(::sysconf(_SC_PAGESIZE)));
+    EXPECT_EQ(::mincore(pages, kDeviceBytes, held.data()), 0);
+    ::munmap(pages, kDeviceBytes);
     return static_cast<std::size_t>(std::count_if(
         held.begin(), held.end(), [](unsigned char page) { return (page & 1) != 0; }));
   }
 
-  const std::vector<std::byte> bytes_ = random_bytes(kFileBytes);
+  const std::vector<std::byte> bytes_ = random_bytes(kDeviceBytes);
   std::string path_;
 };
 
@@ -150,7 +151,7 @@ class ReadPathTest : public ReadDeviceTest, public testing::WithParamInterface<P
   }
 
   FaultyFileOps ops_;
-  AlignedBytes memory_{kFileBytes};
+  AlignedBytes memory_{kDeviceBytes};
   std::unique_ptr<File> file_;
   std::unique_ptr<ReadDevice> device_;
   std::unique_ptr<AsyncReader> queue_;
@@ -158,7 +159,7 @@ class ReadPathTest : public ReadDeviceTest, public testing::WithParamInterface<P
 
 TEST_P(ReadPathTest, ReadsWhatTheFileHolds) {
   for (const std::size_t block : {kDirectAlign, 4 * kDirectAlign, 64 * kDirectAlign}) {
-    AlignedBytes elsewhere(kFileBytes);
+    AlignedBytes elsewhere(kDeviceBytes);
     for (const MutableByteSpan to : {memory_.span(), elsewhere.span()}) {
       std::fill(to.begin(), to.end(), std::byte{0});
       const Status status = read_all(*queue_, to, block);
@@ -172,11 +173,11 @@ TEST_P(ReadPathTest, ReadsWhatTheFileHolds) {
 
 TEST_P(ReadPathTest, ReadsTheSameFileAfterItsNameWasGivenAway) {
   const File file = File::open(path_).value();
-  ASSERT_TRUE(write_file(path_, std::vector<std::byte>(kFileBytes)).ok());
+  ASSERT_TRUE(write_file(path_, std::vector<std::byte>(kDeviceBytes)).ok());
   const ReadDevice device =
       ReadDevice::open(file, {.path = GetParam().path, .direct = GetParam().direct}).value();
   const auto queue = device.make_queue({}).value();
-  EXPECT_TRUE(read_all(*queue, memory_.span(), kFileBytes).ok());
+  EXPECT_TRUE(read_all(*queue, memory_.span(), kDeviceBytes).ok());
   EXPECT_TRUE(std::equal(bytes_.begin(), bytes_.end(), memory_.span().begin()));
 }
 
@@ -194,7 +195,7 @@ TEST_P(ReadPathTest, NamesTheFailedReadAndGoesOn) {
   ops_.plan = {.read_error_at = 9 * kDirectAlign + 5};
   const MutableByteSpan to = memory_.span().first(4 * kDirectAlign);
   const std::size_t failed_bytes = GetParam().block_bytes != 0 ? GetParam().block_bytes : to.size();
-  for (std::uint64_t offset = 0; offset < kFileBytes; offset += to.size()) {
+  for (std::uint64_t offset = 0; offset < kDeviceBytes; offset += to.size()) {
     queue_->start({.offset = offset, .to = to, .tag = offset});
     const ReadDone done = queue_->wait();
     EXPECT_EQ(done.tag, offset);
@@ -235,7 +236,7 @@ TEST_P(ReadPathTest, ARealFileThatShrinksIsAnError) {
 TEST_P(ReadPathTest, RangesPastTheEndAreNotRead) {
   const std::uint64_t calls = ops_.calls();
   for (const std::uint64_t offset :
-       {std::uint64_t{kFileBytes}, std::uint64_t{kFileBytes + kDirectAlign},
+       {std::uint64_t{kDeviceBytes}, std::uint64_t{kDeviceBytes + kDirectAlign},
         UINT64_MAX - kDirectAlign + 1}) {
     queue_->start({.offset = offset, .to = memory_.span().first(kDirectAlign), .tag = 7});
     const ReadDone done = queue_->wait();
@@ -278,7 +279,7 @@ TEST_P(DirectReadPathTest, NothingIsReadAheadOfReadsThatTheDiskRefuses) {
 
 TEST_P(ReadPathTest, WaitsForASlowDiskBeforeItEnds) {
   ops_.plan = {.interrupt_every = 3, .read_delay_us = 2000};
-  const std::size_t block = kFileBytes / queue_->depth();
+  const std::size_t block = kDeviceBytes / queue_->depth();
   for (unsigned i = 0; i < queue_->depth(); ++i) {
     queue_->start({.offset = i * block, .to = memory_.span().subspan(i * block, block), .tag = i});
   }
@@ -294,7 +295,7 @@ TEST_P(ReadPathTest, ReadsFromSeveralThreads) {
   std::vector<Status> outcomes(4);
   for (std::size_t i = 0; i < outcomes.size(); ++i) {
     threads.emplace_back([this, i, &outcomes] {
-      const std::size_t part = kFileBytes / outcomes.size();
+      const std::size_t part = kDeviceBytes / outcomes.size();
       const auto queue = device_->make_queue({}).value();
       const MutableByteSpan to = memory_.span().subspan(i * part, part);
       queue->start({.offset = i * part, .to = to, .tag = i});
@@ -326,7 +327,7 @@ TEST_F(ReadDeviceTest, DirectReadsLeaveThePageCacheAlone) {
   forget_cached_pages();
   const ReadDevice device = ReadDevice::open(file, {.path = ReadPath::kPread}).value();
   if (!device.is_direct()) GTEST_SKIP() << "not on this machine: " << device.fall_back();
-  AlignedBytes memory(kFileBytes);
+  AlignedBytes memory(kDeviceBytes);
   EXPECT_TRUE(read_all(*device.make_queue({}).value(), memory.span(), 8 * kDirectAlign).ok());
   EXPECT_EQ(cached_pages(), 0U);
 }
@@ -351,10 +352,10 @@ TEST_F(ReadDeviceTest, ReadsThroughThePageCacheLeaveOrDropWhatTheyRead) {
       const ReadDevice device = ReadDevice::open(file, options).value();
       if (device.is_in_memory()) GTEST_SKIP() << "the build folder lies in memory";
       if (device.path() != path) continue;
-      AlignedBytes memory(kFileBytes);
+      AlignedBytes memory(kDeviceBytes);
       EXPECT_TRUE(read_all(*device.make_queue({}).value(), memory.span(), 8 * kDirectAlign).ok());
       EXPECT_EQ(cached_pages() == 0, c.dropped) << read_path_name(path);
-      device.drop(0, kFileBytes);
+      device.drop(0, kDeviceBytes);
       EXPECT_EQ(cached_pages() == 0, c.dropped);
     }
   }
@@ -421,7 +422,7 @@ TEST_F(ReadDeviceTest, SaysWhyItIsNotWhatWasAskedFor) {
       EXPECT_THAT(std::string(device.fall_back()), HasSubstr("direct reads"));
     }
     EXPECT_THAT(std::string(device.fall_back()), HasSubstr(c.reason));
-    AlignedBytes memory(kFileBytes);
+    AlignedBytes memory(kDeviceBytes);
     const auto queue = device.make_queue(memory.span()).value();
     const Status status = read_all(*queue, memory.span(), 4 * kDirectAlign);
     EXPECT_TRUE(status.ok()) << status.message();
@@ -435,7 +436,7 @@ TEST_F(ReadDeviceTest, ARingThatBreaksLaterIsReplaced) {
   const File file = File::open(path_, ops).value();
   const ReadDevice device = ReadDevice::open(file, {.path = ReadPath::kUring}).value();
   if (device.path() != ReadPath::kUring) GTEST_SKIP() << device.fall_back();
-  AlignedBytes memory(kFileBytes);
+  AlignedBytes memory(kDeviceBytes);
   // A kernel that is short of memory gets its reads another way.
   const struct {
     FaultPlan plan;
@@ -457,7 +458,7 @@ TEST_F(ReadDeviceTest, ARingThatBreaksLaterIsReplaced) {
   // What fails after that fails as it does without a ring.
   const auto queue = device.make_queue({}).value();
   ops.plan = {.read_error_at = 0, .ring_wait_errno = EBADF};
-  EXPECT_EQ(read_all(*queue, memory.span(), kFileBytes).code(), StatusCode::kIo);
+  EXPECT_EQ(read_all(*queue, memory.span(), kDeviceBytes).code(), StatusCode::kIo);
   ops.plan = {.ring_errno = EMFILE};
   EXPECT_EQ(device.make_queue({}).error().code(), StatusCode::kIo);
 }
@@ -484,9 +485,9 @@ TEST_F(ReadDeviceTest, RegistersWhatMayBeLocked) {
     EXPECT_THAT(std::string(queue->note()), HasSubstr(c.note));
     EXPECT_EQ(queue->note().empty(), std::string(c.note).empty());
     // Inside the registered part, across its end, and outside.
-    for (const std::size_t at : {std::size_t{0}, 2 * kMiB - kFileBytes / 2, 7 * kMiB}) {
-      const MutableByteSpan to = memory.span().subspan(at, kFileBytes);
-      EXPECT_TRUE(read_all(*queue, to, kFileBytes).ok());
+    for (const std::size_t at : {std::size_t{0}, 2 * kMiB - kDeviceBytes / 2, 7 * kMiB}) {
+      const MutableByteSpan to = memory.span().subspan(at, kDeviceBytes);
+      EXPECT_TRUE(read_all(*queue, to, kDeviceBytes).ok());
       EXPECT_TRUE(std::equal(bytes_.begin(), bytes_.end(), to.begin()));
     }
   }
@@ -508,7 +509,7 @@ TEST_F(ReadDeviceTest, RegistersWhatMayBeLocked) {
   const ReadDevice device = ReadDevice::open(file, {.path = ReadPath::kUring}).value();
   AlignedBytes memory(std::size_t{4} << 20);
   const auto queue = device.make_queue(memory.span()).value();
-  queue->start({.offset = 0, .to = memory.span().first(kFileBytes), .tag = 1});
+  queue->start({.offset = 0, .to = memory.span().first(kDeviceBytes), .tag = 1});
   const bool ok = queue->wait().status.ok();
   std::cerr << "path " << read_path_name(device.path()) << ", " << device.fall_back() << ", note "
             << queue->note() << "\n";
@@ -532,13 +533,13 @@ TEST_F(ReadDeviceTest, MapsTheWholeFileAndForgetsIt) {
   ASSERT_EQ(device.path(), ReadPath::kMmap) << device.fall_back();
   EXPECT_FALSE(device.is_direct());
   EXPECT_EQ(device.n_queues(), 2U);
-  ASSERT_EQ(device.mapping().size(), kFileBytes);
+  ASSERT_EQ(device.mapping().size(), kDeviceBytes);
   forget_cached_pages();
-  device.will_need(5, kFileBytes);
+  device.will_need(5, kDeviceBytes);
   EXPECT_TRUE(std::equal(bytes_.begin(), bytes_.end(), device.mapping().begin()));
-  EXPECT_EQ(cached_pages(), kFileBytes / static_cast<std::size_t>(::sysconf(_SC_PAGESIZE)));
+  EXPECT_EQ(cached_pages(), kDeviceBytes / static_cast<std::size_t>(::sysconf(_SC_PAGESIZE)));
   device.drop(0, UINT64_MAX);
-  device.drop(kFileBytes, 1);
+  device.drop(kDeviceBytes, 1);
   if (!device.is_in_memory()) {
     EXPECT_EQ(cached_pages(), 0U);
   }
@@ -552,8 +553,8 @@ TEST_F(ReadDeviceTest, ReadsFilesInMemoryAndEmptyOnes) {
     const ReadDevice device = ReadDevice::open(file, {.path = path}).value();
     EXPECT_EQ(device.path(), path == ReadPath::kMmap ? path : ReadPath::kPread);
     EXPECT_TRUE(device.is_in_memory());
-    AlignedBytes memory(kFileBytes);
-    EXPECT_TRUE(read_all(*device.make_queue({}).value(), memory.span(), kFileBytes).ok());
+    AlignedBytes memory(kDeviceBytes);
+    EXPECT_TRUE(read_all(*device.make_queue({}).value(), memory.span(), kDeviceBytes).ok());
     EXPECT_TRUE(std::equal(bytes_.begin(), bytes_.end(), memory.span().begin()));
   }
   ASSERT_TRUE(write_file(path_, {}).ok());

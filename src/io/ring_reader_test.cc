@@ -33,7 +33,7 @@ using testing::HasSubstr;
 
 constexpr std::size_t kBlockBytes = std::size_t{1} << 20;
 constexpr unsigned kBlocks = 8;
-constexpr std::size_t kFileBytes = kBlocks * kBlockBytes;
+constexpr std::size_t kRingFileBytes = kBlocks * kBlockBytes;
 
 struct AlignedDelete {
   void operator()(std::byte* memory) const {
@@ -62,9 +62,9 @@ class RingReaderTest : public testing::Test {
   MutableByteSpan block(std::size_t i) { return {memory_.get() + i * kBlockBytes, kBlockBytes}; }
   bool has_whole_file() const { return std::equal(bytes_.begin(), bytes_.end(), memory_.get()); }
 
-  std::vector<std::byte> bytes_ = std::vector<std::byte>(kFileBytes);
+  std::vector<std::byte> bytes_ = std::vector<std::byte>(kRingFileBytes);
   std::unique_ptr<std::byte, AlignedDelete> memory_{new (std::align_val_t{kDirectAlign})
-                                                        std::byte[kFileBytes]()};
+                                                        std::byte[kRingFileBytes]()};
   std::string path_;
   std::unique_ptr<File> file_;
 };
@@ -96,11 +96,11 @@ class BreakingRing final : public ReadRing {
 TEST_F(RingReaderTest, MemoryIsHandedBackWhenABrokenRingIsGone) {
   const ReadSource source = {.ops = &file_->ops(),
                              .name = path_,
-                             .size_bytes = kFileBytes,
+                             .size_bytes = kRingFileBytes,
                              .handle = file_->handle(),
                              .cached_handle = file_->handle()};
   for (const unsigned n_submits : {kBlocks, 2U}) {
-    std::fill_n(memory_.get(), kFileBytes, std::byte{0});
+    std::fill_n(memory_.get(), kRingFileBytes, std::byte{0});
     bool is_gone = false;
     RingReader reader(source, std::make_unique<BreakingRing>(n_submits, is_gone), kBlocks, {});
     for (unsigned i = 0; i < kBlocks; ++i) {
@@ -138,7 +138,7 @@ int close_rings() {
 TEST_F(RingReaderTest, ARealRingThatIsClosedMeanwhileIsReplaced) {
   const ReadDevice device = ReadDevice::open(*file_, {.path = ReadPath::kUring}).value();
   if (device.path() != ReadPath::kUring) GTEST_SKIP() << device.fall_back();
-  const auto queue = device.make_queue({memory_.get(), kFileBytes}).value();
+  const auto queue = device.make_queue({memory_.get(), kRingFileBytes}).value();
   for (unsigned i = 0; i < kBlocks - 1; ++i) {
     queue->start({.offset = i * kBlockBytes, .to = block(i), .tag = i});
   }
