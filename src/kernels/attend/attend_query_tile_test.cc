@@ -9,7 +9,6 @@
 
 #include <algorithm>
 #include <cmath>
-#include <limits>
 #include <vector>
 
 #include "base/f16.h"
@@ -17,16 +16,17 @@
 #include "kernels/testing/guard_pages.h"
 #include "kernels/testing/isa_coverage.h"
 #include "kernels/testing/seeded_rng.h"
+#include "kernels/testing/special_values.h"
 
 namespace qsf::kernels {
 namespace {
 
 using testing_support::GuardedArray;
 using testing_support::GuardedBytes;
+using testing_support::kInf;
+using testing_support::kNaN;
 using testing_support::SeededRng;
 
-constexpr float kInf = std::numeric_limits<float>::infinity();
-constexpr float kNaN = std::numeric_limits<float>::quiet_NaN();
 constexpr double kRoundoff = 0x1p-24;
 constexpr double kRoundoffBf16 = 0x1p-9;
 
@@ -41,7 +41,7 @@ class AttendQueryTileTest : public testing::TestWithParam<AttendQueryTileKernel>
 
 using Ranges = std::vector<AttendRange>;  // of the rows
 
-struct Shape {
+struct QueryTileShape {
   std::uint32_t n_rows;
   std::uint32_t n_q;
   std::uint32_t head_dim;
@@ -58,7 +58,7 @@ struct Outcome {
 // Rows over pages of random K and V, what the kernels read ending at guards.
 class QueryTile {
  public:
-  QueryTile(const Shape& shape, std::vector<Ranges> pages, SeededRng& rng)
+  QueryTile(const QueryTileShape& shape, std::vector<Ranges> pages, SeededRng& rng)
       : shape_(shape), pages_(std::move(pages)), acc_stride_((shape.head_dim + 15U) / 16U * 16U) {
     q_.resize(std::size_t{shape.n_rows} * shape.n_q * shape.head_dim);
     for (float& v : q_) v = 2.0F * rng.get().next_normal();
@@ -219,7 +219,7 @@ class QueryTile {
             .q_positions = q_positions_.data() + first};
   }
 
-  Shape shape_;
+  QueryTileShape shape_;
   std::vector<Ranges> pages_;
   std::size_t acc_stride_;
   std::vector<float> q_;

@@ -20,6 +20,7 @@
 #include "kernels/testing/isa_coverage.h"
 #include "kernels/testing/planted_faults.h"
 #include "kernels/testing/seeded_rng.h"
+#include "kernels/testing/special_values.h"
 #include "kernels/testing/sweep.h"
 
 namespace qsf::kernels {
@@ -28,11 +29,11 @@ namespace {
 using testing_support::gamma_of;
 using testing_support::GuardedArray;
 using testing_support::GuardedBytes;
+using testing_support::kInf;
+using testing_support::kNaN;
 using testing_support::longest_head;
 using testing_support::SeededRng;
 using testing_support::sweep_visits;
-
-constexpr float kInf = std::numeric_limits<float>::infinity();
 
 class AttendTest : public testing::TestWithParam<AttendKernel> {
  protected:
@@ -631,14 +632,14 @@ TEST_P(AttendTest, HiddenSlotsChangeNothing) {
       const std::vector<float> before = problem.run(GetParam());
       for (std::uint32_t slot = 0; slot < kKvPageSlots; ++slot) {
         if (slot < 10 || slot >= 50) {
-          problem.fill_slot(0, slot, std::numeric_limits<float>::quiet_NaN());
+          problem.fill_slot(0, slot, kNaN);
         }
       }
       EXPECT_TRUE(same_bits(before, problem.run(GetParam())));
     }
     SeededRng rng;
     Problem problem({2, 2, 40, type, type}, {{{0, 30}, {0, 31}}}, 1.0F, rng);
-    problem.fill_slot(0, 30, std::numeric_limits<float>::quiet_NaN());
+    problem.fill_slot(0, 30, kNaN);
     const std::vector<float> out = problem.run(GetParam());
     for (std::size_t i = 0; i < out.size(); ++i) EXPECT_EQ(std::isnan(out[i]), i >= out.size() / 2);
   }
@@ -692,7 +693,7 @@ TEST_P(AttendTest, InfiniteScores) {
   GetParam().page(args);
   attend_finish(finish);
   EXPECT_EQ(out, 7.0F);
-  k[2] = std::numeric_limits<float>::quiet_NaN();
+  k[2] = kNaN;
   GetParam().page(args);
   attend_finish(finish);
   EXPECT_TRUE(std::isnan(out));

@@ -38,9 +38,9 @@ constexpr std::uint32_t kHeadDims[] = {1, 8, 10, 63, 64, 80, 96, 100, 128, 150, 
 constexpr std::uint32_t kSlots[] = {0, 5, 15, 16, 21, 31, 32, 37, 53, kKvPageSlots - 1};
 
 // A block as the layout says, one slot of which is written by hand.
-class Expected {
+class ExpectedBlock {
  public:
-  Expected(KvType type, std::uint32_t head_dim, std::byte fill)
+  ExpectedBlock(KvType type, std::uint32_t head_dim, std::byte fill)
       : type_(type), head_dim_(head_dim), bytes_(kv_block_bytes(type, head_dim), fill) {}
 
   void write(const KvRowKernels& kernels, const std::vector<float>& row, std::uint32_t slot,
@@ -120,7 +120,7 @@ TEST_P(KvStoreTest, StoresRowsByTheLayoutAndLeavesOtherSlots) {
         for (const std::byte fill : {std::byte{0x5A}, std::byte{0xA5}}) {
           const GuardedBytes block(kv_block_bytes(type, head_dim));
           std::memset(block.data(), static_cast<int>(fill), block.size());
-          Expected want(type, head_dim, fill);
+          ExpectedBlock want(type, head_dim, fill);
           for (const std::uint32_t slot : kSlots) {
             std::vector<float> row(head_dim);
             for (float& v : row) v = rng.get().next_normal();

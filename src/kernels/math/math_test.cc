@@ -13,13 +13,14 @@
 #include <limits>
 
 #include "kernels/testing/seeded_rng.h"
+#include "kernels/testing/special_values.h"
 #include "kernels/testing/sweep.h"
 
 namespace qsf::kernels {
 namespace {
 
-constexpr float kInf = std::numeric_limits<float>::infinity();
-constexpr float kNaN = std::numeric_limits<float>::quiet_NaN();
+using testing_support::kInf;
+using testing_support::kNaN;
 
 // The distance of neighbouring f32 values around `value`.
 double ulp_of(double value) {

@@ -9,13 +9,13 @@
 #include <algorithm>
 #include <cmath>
 #include <cstring>
-#include <limits>
 #include <utility>
 #include <vector>
 
 #include "kernels/testing/guard_pages.h"
 #include "kernels/testing/isa_coverage.h"
 #include "kernels/testing/seeded_rng.h"
+#include "kernels/testing/special_values.h"
 #include "kernels/testing/tier_agreement.h"
 
 namespace qsf::kernels {
@@ -24,10 +24,9 @@ namespace {
 using testing_support::GuardedArray;
 using testing_support::GuardedBytes;
 using testing_support::KernelName;
+using testing_support::kInf;
+using testing_support::kNaN;
 using testing_support::SeededRng;
-
-constexpr float kInfinity = std::numeric_limits<float>::infinity();
-constexpr float kNaN = std::numeric_limits<float>::quiet_NaN();
 
 struct Row {
   std::vector<std::int8_t> codes;
@@ -122,7 +121,7 @@ TEST_P(QuantiseTest, LargestMagnitudeIsCode127) {
 }
 
 TEST_P(QuantiseTest, Block64sThatAreNotFiniteBecomeNaN) {
-  for (const float bad : {kNaN, -kNaN, kInfinity, -kInfinity}) {
+  for (const float bad : {kNaN, -kNaN, kInf, -kInf}) {
     std::vector<float> x(192, 1.0F);
     x[100] = bad;
     const Row row = run(x);
@@ -162,7 +161,7 @@ TEST_P(QuantiseTest, RowsWithOneScaleMatchTheDefinition) {
 }
 
 TEST_P(QuantiseTest, RowsWithOneScaleThatAreNotFiniteBecomeNaN) {
-  for (const float bad : {kNaN, -kNaN, kInfinity, -kInfinity}) {
+  for (const float bad : {kNaN, -kNaN, kInf, -kInf}) {
     std::vector<float> x(100, 1.0F);
     x[99] = bad;
     const auto [row, scale] = run_row(x);

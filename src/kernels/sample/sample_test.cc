@@ -8,7 +8,6 @@
 
 #include <algorithm>
 #include <cmath>
-#include <limits>
 #include <numeric>
 #include <utility>
 #include <vector>
@@ -16,16 +15,16 @@
 #include "kernels/testing/guard_pages.h"
 #include "kernels/testing/isa_coverage.h"
 #include "kernels/testing/seeded_rng.h"
+#include "kernels/testing/special_values.h"
 #include "kernels/testing/tier_agreement.h"
 
 namespace qsf::kernels {
 namespace {
 
 using testing_support::GuardedArray;
+using testing_support::kInf;
+using testing_support::kNaN;
 using testing_support::SeededRng;
-
-constexpr float kInf = std::numeric_limits<float>::infinity();
-constexpr float kNaN = std::numeric_limits<float>::quiet_NaN();
 
 class SampleTest : public testing::TestWithParam<SampleKernels> {
  protected:

@@ -16,6 +16,7 @@
 #include "kernels/testing/guard_pages.h"
 #include "kernels/testing/isa_coverage.h"
 #include "kernels/testing/seeded_rng.h"
+#include "kernels/testing/special_values.h"
 #include "kernels/testing/tier_agreement.h"
 
 namespace qsf::kernels {
@@ -23,11 +24,10 @@ namespace {
 
 using testing_support::gamma_of;
 using testing_support::GuardedArray;
+using testing_support::kInf;
+using testing_support::kNaN;
 using testing_support::kSmallestNormal;
 using testing_support::SeededRng;
-
-constexpr float kInf = std::numeric_limits<float>::infinity();
-constexpr float kNaN = std::numeric_limits<float>::quiet_NaN();
 
 class SoftmaxTest : public testing::TestWithParam<SoftmaxKernels> {
  protected:

@@ -13,13 +13,11 @@
 #include "kernels/testing/isa_coverage.h"
 #include "kernels/testing/reference.h"
 #include "kernels/testing/seeded_rng.h"
+#include "kernels/testing/special_values.h"
 #include "quant/interleave.h"
 
 namespace qsf::kernels::testing_support {
 namespace {
-
-constexpr float kInf = std::numeric_limits<float>::infinity();
-constexpr float kNaN = std::numeric_limits<float>::quiet_NaN();
 
 TEST(ComparatorTest, NaNMatchesNaNAlone) {
   EXPECT_TRUE(is_within(kNaN, std::nan(""), 1.0));
