@@ -19,7 +19,7 @@ namespace qsf {
 namespace {
 
 constexpr std::uint32_t kChunk = 1024;  // S
-constexpr std::uint32_t kHeads = 4;
+constexpr std::uint32_t kQueryHeads = 4;
 
 struct Variant {
   const char* name;
@@ -30,7 +30,7 @@ struct Variant {
 class H2oMetricsTest : public testing::TestWithParam<Variant> {
  protected:
   static SparsePrefillShape shape(std::uint32_t kv_size, std::uint32_t n_layers = 2,
-                                  std::uint32_t n_kv_heads = kHeads) {
+                                  std::uint32_t n_kv_heads = kQueryHeads) {
     return {.n_layers = n_layers,
             .n_kv_heads = n_kv_heads,
             .kv_size = kv_size,
@@ -71,9 +71,9 @@ TEST_P(H2oMetricsTest, M01ArraysAreContiguousWithTheExpectedStrides) {
   SparsePrefillOwner state(shape(4096, 3));
   const std::size_t memory = state->shape().memory_size();
   for (std::uint32_t layer = 0; layer < 3; ++layer) {
-    EXPECT_EQ(state->scores(layer).size(), std::size_t{kHeads} * 4096);
-    EXPECT_EQ(state->scores(layer).size_bytes(), std::size_t{kHeads} * 4096 * 2);
-    EXPECT_EQ(state->memory_indices(layer).size(), kHeads * memory);
+    EXPECT_EQ(state->scores(layer).size(), std::size_t{kQueryHeads} * 4096);
+    EXPECT_EQ(state->scores(layer).size_bytes(), std::size_t{kQueryHeads} * 4096 * 2);
+    EXPECT_EQ(state->memory_indices(layer).size(), kQueryHeads * memory);
     EXPECT_EQ(reinterpret_cast<std::uintptr_t>(state->scores(layer).data()) % 64, 0U);
     EXPECT_EQ(reinterpret_cast<std::uintptr_t>(state->memory_indices(layer).data()) % 64, 0U);
   }
@@ -83,12 +83,12 @@ TEST_P(H2oMetricsTest, M01ArraysAreContiguousWithTheExpectedStrides) {
 
 TEST_P(H2oMetricsTest, M02AScoreLiesAtHeadTimesSizePlusPosition) {
   SparsePrefillOwner state(shape(4096));
-  std::vector<float> sums(std::size_t{kHeads} * kChunk);
+  std::vector<float> sums(std::size_t{kQueryHeads} * kChunk);
   for (std::size_t i = 0; i < sums.size(); ++i) sums[i] = static_cast<float>(i % 251);
   ASSERT_TRUE(state->init_chunk_scores(0, 0, kChunk, sums).ok());
   Rng rng(1);
   for (int i = 0; i < 1000; ++i) {
-    const std::uint32_t h = rng.below(kHeads);
+    const std::uint32_t h = rng.below(kQueryHeads);
     const std::uint32_t position = rng.below(kChunk);
     EXPECT_EQ(to_f32(state->scores(0)[h * 4096 + position]), sums[h * kChunk + position]);
   }
@@ -150,9 +150,9 @@ TEST_P(H2oMetricsTest, M05ScoresAreTheColumnSumsRoundedToBf16) {
   constexpr std::uint32_t kRows = 256;
   SparsePrefillOwner state(shape(kChunk));
   Rng rng(5);
-  std::vector<double> expected(std::size_t{kHeads} * kRows);
+  std::vector<double> expected(std::size_t{kQueryHeads} * kRows);
   std::vector<float> sums(expected.size());
-  for (std::uint32_t h = 0; h < kHeads; ++h) {
+  for (std::uint32_t h = 0; h < kQueryHeads; ++h) {
     for (std::uint32_t row = 0; row < kRows; ++row) {  // a causal softmax
       std::vector<double> weights(row + 1);
       double total = 0.0;
@@ -164,7 +164,7 @@ TEST_P(H2oMetricsTest, M05ScoresAreTheColumnSumsRoundedToBf16) {
     }
   }
   ASSERT_TRUE(state->init_chunk_scores(0, 0, kRows, sums).ok());
-  for (std::uint32_t h = 0; h < kHeads; ++h) {
+  for (std::uint32_t h = 0; h < kQueryHeads; ++h) {
     double total = 0.0;
     for (std::uint32_t j = 0; j < kRows; ++j) {
       const double want = expected[h * kRows + j];
@@ -180,13 +180,13 @@ TEST_P(H2oMetricsTest, M06AccumulationNeverDecreasesAScore) {
   Rng rng(6);
   const std::uint32_t memory = state->shape().memory_size();
   ASSERT_TRUE(
-      state->init_chunk_scores(0, 0, kChunk, uniform_floats(rng, kHeads * kChunk, 0.1F, 1.0F))
+      state->init_chunk_scores(0, 0, kChunk, uniform_floats(rng, kQueryHeads * kChunk, 0.1F, 1.0F))
           .ok());
   ASSERT_TRUE(state->build_memory_set(0, kChunk).ok());
   const auto before = std::vector<BF16>(state->scores(0).begin(), state->scores(0).end());
-  const auto sums = uniform_floats(rng, std::size_t{kHeads} * memory, 0.05F, 0.5F);
+  const auto sums = uniform_floats(rng, std::size_t{kQueryHeads} * memory, 0.05F, 0.5F);
   ASSERT_TRUE(state->accumulate_memory_scores(0, sums).ok());
-  for (std::uint32_t h = 0; h < kHeads; ++h) {
+  for (std::uint32_t h = 0; h < kQueryHeads; ++h) {
     const auto members = state.member_set(0, h);
     for (std::uint32_t position = 0; position < 4096; ++position) {
       const float old_score = to_f32(before[h * 4096 + position]);
@@ -207,14 +207,14 @@ TEST_P(H2oMetricsTest, M06AccumulationNeverDecreasesAScore) {
 TEST_P(H2oMetricsTest, M07HeavyMembersAreTheTopOfASort) {
   SparsePrefillOwner state(shape(kChunk));
   Rng rng(7);
-  for (std::uint32_t h = 0; h < kHeads; ++h) {
+  for (std::uint32_t h = 0; h < kQueryHeads; ++h) {
     for (std::uint32_t position = 0; position < kChunk; ++position) {
       state.set_score(0, h, position, rng.next_f32());
     }
   }
   ASSERT_TRUE(state->build_memory_set(0, kChunk).ok());
   const std::uint32_t n_sinks = GetParam().sinks;
-  for (std::uint32_t h = 0; h < kHeads; ++h) {
+  for (std::uint32_t h = 0; h < kQueryHeads; ++h) {
     std::vector<std::pair<double, std::int32_t>> ranked;
     for (std::uint32_t position = n_sinks; position < kChunk - 256; ++position) {
       const double rank = state.score(0, h, position) / divisor(position, kChunk);
@@ -236,12 +236,12 @@ TEST_P(H2oMetricsTest, M08ATokenSurvivesThreeChunks) {
   constexpr std::int32_t kToken = 42;
   SparsePrefillOwner state(shape(4 * kChunk, 1));
   Rng rng(8);
-  std::vector<float> sums(std::size_t{kHeads} * kChunk, 0.5F);
-  for (std::uint32_t h = 0; h < kHeads; ++h) sums[h * kChunk + kToken] = 10.0F;
+  std::vector<float> sums(std::size_t{kQueryHeads} * kChunk, 0.5F);
+  for (std::uint32_t h = 0; h < kQueryHeads; ++h) sums[h * kChunk + kToken] = 10.0F;
   for (std::uint32_t chunk = 0; chunk < 4; ++chunk) {
     if (chunk > 0) {
-      auto paid = uniform_floats(rng, std::size_t{kHeads} * 512, 0.0F, 0.5F);
-      for (std::uint32_t h = 0; h < kHeads; ++h) {
+      auto paid = uniform_floats(rng, std::size_t{kQueryHeads} * 512, 0.0F, 0.5F);
+      for (std::uint32_t h = 0; h < kQueryHeads; ++h) {
         const auto members = state->members(0, h);
         const auto at = std::lower_bound(members.begin(), members.end(), kToken) - members.begin();
         // A sum stands for good; a mean has to be earned from every chunk's queries.
@@ -254,7 +254,7 @@ TEST_P(H2oMetricsTest, M08ATokenSurvivesThreeChunks) {
     ASSERT_TRUE(state->init_chunk_scores(0, chunk * kChunk, kChunk, sums).ok());
     ASSERT_TRUE(state->build_memory_set(0, (chunk + 1) * kChunk).ok());
     ASSERT_TRUE(state->next_chunk(kChunk).ok());
-    for (std::uint32_t h = 0; h < kHeads; ++h) {
+    for (std::uint32_t h = 0; h < kQueryHeads; ++h) {
       ASSERT_EQ(state.member_set(0, h).count(kToken), 1U) << "chunk " << chunk << " head " << h;
     }
   }
@@ -306,8 +306,8 @@ TEST_P(H2oMetricsTest, M10IndicesAscend) {
 
 TEST_P(H2oMetricsTest, M11SixteenChunksOverflowNothing) {
   SparsePrefillOwner state(shape(16 * kChunk, 1));
-  const std::vector<float> chunk_sums(std::size_t{kHeads} * kChunk, 0.5F);
-  const std::vector<float> memory_sums(std::size_t{kHeads} * 512, 0.5F);
+  const std::vector<float> chunk_sums(std::size_t{kQueryHeads} * kChunk, 0.5F);
+  const std::vector<float> memory_sums(std::size_t{kQueryHeads} * 512, 0.5F);
   for (std::uint32_t chunk = 0; chunk < 16; ++chunk) {
     if (chunk > 0) {
       ASSERT_TRUE(state->accumulate_memory_scores(0, memory_sums).ok());
@@ -327,9 +327,9 @@ TEST_P(H2oMetricsTest, M11SixteenChunksOverflowNothing) {
 TEST_P(H2oMetricsTest, ManySmallAdditionsDoNotStall) {
   SparsePrefillOwner state(shape(kChunk, 1));
   ASSERT_TRUE(state->build_memory_set(0, kChunk).ok());
-  const std::vector<float> half(std::size_t{kHeads} * 512, 0.5F);
+  const std::vector<float> half(std::size_t{kQueryHeads} * 512, 0.5F);
   for (int i = 0; i < 4096; ++i) ASSERT_TRUE(state->accumulate_memory_scores(0, half).ok());
-  for (std::uint32_t h = 0; h < kHeads; ++h) {
+  for (std::uint32_t h = 0; h < kQueryHeads; ++h) {
     for (const std::int32_t position : state->members(0, h)) {
       EXPECT_EQ(state.score(0, h, static_cast<std::uint32_t>(position)), 2048.0F);
     }

@@ -23,14 +23,14 @@ namespace {
 using testing::ElementsAre;
 using testing::HasSubstr;
 
-constexpr KvShape kShape{2, 3, 20, KvType::kF16, KvType::kF32};
+constexpr KvShape kCacheShape{2, 3, 20, KvType::kF16, KvType::kF32};
 
 // A cache and its region.
 class Cache {
  public:
   explicit Cache(const KvLimits& limits) : lines_(KvCache::region_bytes(limits) / sizeof(Line)) {
     cache_.emplace(
-        KvCache::create(kShape, limits, std::as_writable_bytes(std::span(lines_))).value());
+        KvCache::create(kCacheShape, limits, std::as_writable_bytes(std::span(lines_))).value());
   }
   KvCache* operator->() { return &*cache_; }
   KvCache& operator*() { return *cache_; }
@@ -44,28 +44,28 @@ class Cache {
 };
 
 TEST(KvShapeTest, OffsetsTileThePageWithoutGapsOrOverlap) {
-  std::vector<std::byte> memory(static_cast<std::size_t>(2 * kShape.page_bytes()));
-  ResidentKvStore store(kShape, memory);
+  std::vector<std::byte> memory(static_cast<std::size_t>(2 * kCacheShape.page_bytes()));
+  ResidentKvStore store(kCacheShape, memory);
   std::set<std::uint64_t> starts;
   std::uint64_t bytes = 0;
   for (std::uint32_t page = 0; page < 2; ++page) {
-    for (std::uint32_t layer = 0; layer < kShape.n_layers; ++layer) {
+    for (std::uint32_t layer = 0; layer < kCacheShape.n_layers; ++layer) {
       const std::byte* at = store.acquire_layer(layer).page(page);
-      for (std::uint32_t head = 0; head < kShape.n_kv_heads; ++head) {
+      for (std::uint32_t head = 0; head < kCacheShape.n_kv_heads; ++head) {
         for (const KvPart part : {KvPart::kKeys, KvPart::kValues}) {
           const auto place = static_cast<std::uint64_t>(at - memory.data());
-          EXPECT_EQ(place + kShape.block_offset(head, part), bytes);  // in this very order
+          EXPECT_EQ(place + kCacheShape.block_offset(head, part), bytes);  // in this very order
           EXPECT_EQ(bytes % 64, 0U);
           starts.insert(bytes);
-          bytes += kShape.block_bytes(part);
+          bytes += kCacheShape.block_bytes(part);
         }
       }
     }
   }
-  EXPECT_EQ(bytes, 2 * kShape.page_bytes());
+  EXPECT_EQ(bytes, 2 * kCacheShape.page_bytes());
   EXPECT_EQ(starts.size(), 24U);
-  EXPECT_EQ(kShape.block_bytes(KvPart::kKeys), 64U * 20 * 2);
-  EXPECT_EQ(kShape.block_bytes(KvPart::kValues), 64U * 20 * 4);
+  EXPECT_EQ(kCacheShape.block_bytes(KvPart::kKeys), 64U * 20 * 2);
+  EXPECT_EQ(kCacheShape.block_bytes(KvPart::kValues), 64U * 20 * 4);
 }
 
 TEST(KvShapeTest, BlocksOfEveryTypeAreMultiplesOf64Bytes) {
@@ -273,18 +273,19 @@ TEST(KvCacheTest, RefusesShapesAndLimitsOutOfRange) {
   const KvLimits limits{};
   alignas(64) std::byte region[1024];
   ASSERT_LE(KvCache::region_bytes(limits), sizeof(region));
-  EXPECT_TRUE(KvCache::create(kShape, limits, region).has_value());
-  KvShape shape = kShape;
+  EXPECT_TRUE(KvCache::create(kCacheShape, limits, region).has_value());
+  KvShape shape = kCacheShape;
   shape.head_dim = 0;
   EXPECT_EQ(KvCache::create(shape, limits, region).error().code(), StatusCode::kInvalidArgument);
   shape = {UINT32_MAX, UINT32_MAX, 1, KvType::kF16, KvType::kF16};
   EXPECT_EQ(KvCache::create(shape, limits, region).error().code(), StatusCode::kInvalidArgument);
   for (const KvLimits& bad :
        {KvLimits{0, 1, 64}, KvLimits{1, 0, 64}, KvLimits{1, 1, 0}, KvLimits{1, 1, UINT32_MAX}}) {
-    EXPECT_EQ(KvCache::create(kShape, bad, region).error().code(), StatusCode::kInvalidArgument);
+    EXPECT_EQ(KvCache::create(kCacheShape, bad, region).error().code(),
+              StatusCode::kInvalidArgument);
   }
   EXPECT_DEATH(
-      static_cast<void>(KvCache::create(kShape, limits, MutableByteSpan(region).first(64))),
+      static_cast<void>(KvCache::create(kCacheShape, limits, MutableByteSpan(region).first(64))),
       "check failed");
 }
 
@@ -295,10 +296,10 @@ struct ModelSlot {
 };
 
 // The cache under test with a backend of one integer per slot, beside the naive model.
-class RandomRun {
+class RandomCacheRun {
  public:
   // With `recent` slots only those and some sinks are held.
-  explicit RandomRun(std::uint64_t seed, std::uint32_t recent = 0, std::uint32_t sinks = 0)
+  explicit RandomCacheRun(std::uint64_t seed, std::uint32_t recent = 0, std::uint32_t sinks = 0)
       : rng_(seed),
         recent_(recent),
         sinks_(sinks),
@@ -535,7 +536,7 @@ class RandomRun {
 TEST(KvCacheTest, RandomOperationsMatchTheNaiveModel) {
   for (std::uint64_t seed = 1; seed <= 20; ++seed) {
     SCOPED_TRACE("seed " + std::to_string(seed));
-    RandomRun run(seed);
+    RandomCacheRun run(seed);
     for (int i = 0; i < 1000; ++i) {
       run.step();
       if (testing::Test::HasFatalFailure()) FAIL() << "step " << i;
@@ -556,7 +557,7 @@ TEST(KvCacheTest, RandomOperationsOnRingsMatchTheNaiveModel) {
   for (std::uint64_t seed = 1; seed <= 20; ++seed) {
     SCOPED_TRACE("seed " + std::to_string(seed));
     // 70 slots touch 3 pages at most, 129 touch 4; sinks of no page, of one, and of two.
-    RandomRun run(seed, seed % 2 == 0 ? 70 : 129, seed % 3 == 0 ? 0 : seed % 3 == 1 ? 4 : 65);
+    RandomCacheRun run(seed, seed % 2 == 0 ? 70 : 129, seed % 3 == 0 ? 0 : seed % 3 == 1 ? 4 : 65);
     for (int i = 0; i < 1000; ++i) {
       run.step();
       if (testing::Test::HasFatalFailure()) FAIL() << "step " << i;

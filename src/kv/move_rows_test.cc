@@ -18,30 +18,18 @@
 #include "io/testing/faulty_file.h"
 #include "kv/kv_block.h"
 #include "kv/spilled_kv_store.h"
+#include "kv/testing/aligned_memory.h"
 
 namespace qsf {
 namespace {
 
 using testing::HasSubstr;
+using testing_support::AlignedMemory;
 
-constexpr std::uint32_t kPages = 4;
+constexpr std::uint32_t kMovedPages = 4;
 constexpr KvLimits kLimits = {
-    .n_pages = kPages, .max_sequences = 1, .max_slots = kPages * kKvPageSlots};
+    .n_pages = kMovedPages, .max_sequences = 1, .max_slots = kMovedPages * kKvPageSlots};
 constexpr KvPart kParts[] = {KvPart::kKeys, KvPart::kValues};
-
-class Memory {
- public:
-  explicit Memory(std::uint64_t n_bytes) : lines_(static_cast<std::size_t>(n_bytes / 64 + 1)) {}
-  MutableByteSpan span() {
-    return {reinterpret_cast<std::byte*>(lines_.data()), lines_.size() * 64};
-  }
-
- private:
-  struct alignas(64) Line {
-    std::byte bytes[64];
-  };
-  std::vector<Line> lines_;
-};
 
 KvShape shape_of(KvType k_type, KvType v_type, std::uint32_t head_dim) {
   return {.n_layers = 3, .n_kv_heads = 2, .head_dim = head_dim, .k_type = k_type, .v_type = v_type};
@@ -117,7 +105,7 @@ class MovedRows {
 
   KvShape shape_;
   KvPageStore& store_;
-  Memory tables_;
+  AlignedMemory tables_;
   std::uint64_t next_row_ = 0;
 
  public:
@@ -150,7 +138,7 @@ class MoveRowsTest : public testing::TestWithParam<KvType> {};
 TEST_P(MoveRowsTest, RowsInMemoryHaveTheBitsOfTheirNewPlace) {
   for (const std::uint32_t head_dim : {20U, 64U}) {
     const KvShape shape = shape_of(GetParam(), GetParam(), head_dim);
-    Memory memory(ResidentKvStore::region_bytes(shape, kPages));
+    AlignedMemory memory(ResidentKvStore::region_bytes(shape, kMovedPages));
     ResidentKvStore store(shape, memory.span());
     expect_moved(shape, store);
   }
@@ -159,16 +147,16 @@ TEST_P(MoveRowsTest, RowsInMemoryHaveTheBitsOfTheirNewPlace) {
 class SpilledStore {
  public:
   explicit SpilledStore(const KvShape& shape)
-      : windows_(SpilledKvStore::region_bytes(shape, kPages)) {
+      : windows_(SpilledKvStore::region_bytes(shape, kMovedPages)) {
     const std::string path = std::string(QSF_BIN_DIR) + "/move_rows." + std::to_string(::getpid());
-    auto file =
-        ScratchFile::create(path, SpilledKvStore::file_bytes(shape, kPages), ReadPath::kPread, ops);
-    store = SpilledKvStore::open(shape, kPages, std::move(*file), windows_.span()).value();
+    auto file = ScratchFile::create(path, SpilledKvStore::file_bytes(shape, kMovedPages),
+                                    ReadPath::kPread, ops);
+    store = SpilledKvStore::open(shape, kMovedPages, std::move(*file), windows_.span()).value();
   }
   FaultyFileOps ops{{}};
 
  private:
-  Memory windows_;
+  AlignedMemory windows_;
 
  public:
   std::unique_ptr<SpilledKvStore> store;
@@ -196,7 +184,7 @@ TEST(MoveRowsStoreTest, RowsThatCouldNotBeMovedAreNeverRead) {
   MovedRows moved(shape, *spilled.store);
   ASSERT_TRUE(moved.append(60).ok());
   ASSERT_TRUE(moved.append(10).ok());
-  spilled.ops.plan.write_error_at = SpilledKvStore::file_bytes(shape, kPages) / 3;  // layer 1
+  spilled.ops.plan.write_error_at = SpilledKvStore::file_bytes(shape, kMovedPages) / 3;  // layer 1
   moved.commit(60, {63, 69});
   for (int i = 0; i < 2; ++i) {
     const Status status = moved.append(1);

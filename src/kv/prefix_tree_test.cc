@@ -245,9 +245,9 @@ TEST(PrefixTreeTest, CountsWhyNothingWasFound) {
 }
 
 // Every slot holds a hash of the text up to it, as keys and values do: a wrong page shows.
-class RandomRun {
+class RandomTreeRun {
  public:
-  explicit RandomRun(std::uint64_t seed)
+  explicit RandomTreeRun(std::uint64_t seed)
       : rng_(seed), n_pages_(6 + rng_.below(14)), t_(n_pages_), store_(n_pages_ * kKvPageSlots) {}
 
   void step() {
@@ -257,13 +257,13 @@ class RandomRun {
       case 2: begin(); break;
       case 3:
       case 4:
-      case 5: with_any(&RandomRun::append); break;
+      case 5: with_any(&RandomTreeRun::append); break;
       case 6:
       case 7:
-      case 8: with_any(&RandomRun::insert); break;
-      case 9: with_any(&RandomRun::truncate); break;
-      case 10: with_any(&RandomRun::fork); break;
-      default: with_any(&RandomRun::end); break;
+      case 8: with_any(&RandomTreeRun::insert); break;
+      case 9: with_any(&RandomTreeRun::truncate); break;
+      case 10: with_any(&RandomTreeRun::fork); break;
+      default: with_any(&RandomTreeRun::end); break;
     }
   }
 
@@ -316,7 +316,7 @@ class RandomRun {
     if (before.size() % kKvPageSlots == 0) kind_ = rng_.below(2);
     return before.size() % kKvPageSlots == 0 ? kind_ : 7;
   }
-  void with_any(void (RandomRun::*operation)(SequenceId)) {
+  void with_any(void (RandomTreeRun::*operation)(SequenceId)) {
     if (texts_.empty()) return;
     auto it = texts_.begin();
     std::advance(it, rng_.below(static_cast<std::uint32_t>(texts_.size())));
@@ -473,7 +473,7 @@ TEST(PrefixTreeTest, RandomOperationsMatchTheModel) {
   std::uint64_t n_exchanged = 0;
   for (std::uint64_t seed = 1; seed <= 30; ++seed) {
     SCOPED_TRACE("seed " + std::to_string(seed));
-    RandomRun run(seed);
+    RandomTreeRun run(seed);
     for (int i = 0; i < 600; ++i) {
       run.step();
       run.verify();

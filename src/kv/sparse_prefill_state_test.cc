@@ -26,7 +26,7 @@ using testing::HasSubstr;
 
 constexpr SparsePrefillOptions kSmall{
     .local = 3, .heavy = 4, .chunk = 16, .sinks = 0, .ranking = H2oRanking::kSum};
-constexpr SparsePrefillShape kShape{
+constexpr SparsePrefillShape kPrefillShape{
     .n_layers = 2, .n_kv_heads = 3, .kv_size = 100, .options = kSmall};
 
 void expect_invalid(const Status& status, const char* text) {
@@ -59,13 +59,13 @@ TEST(H2oRankingTest, TheMeanCountsQueriesAndNeverFewerThan32) {
 }
 
 TEST(SparsePrefillStateTest, StartsWithZerosAndWithoutMembers) {
-  SparsePrefillOwner state(kShape);
+  SparsePrefillOwner state(kPrefillShape);
   EXPECT_TRUE(state->is_on());
   EXPECT_EQ(state->chunk_index(), 0U);
   EXPECT_EQ(state->total_tokens(), 0U);
   EXPECT_FALSE(state->is_memory_initialized());
   EXPECT_THAT(state->chunk_state().boundaries, ElementsAre(0U));
-  for (std::uint32_t layer = 0; layer < kShape.n_layers; ++layer) {
+  for (std::uint32_t layer = 0; layer < kPrefillShape.n_layers; ++layer) {
     EXPECT_THAT(state->memory_indices(layer), testing::Each(-1));
     EXPECT_THAT(state->scores(layer), testing::Each(BF16{0}));
     EXPECT_THAT(state->accumulators(layer), testing::Each(0.0F));
@@ -78,7 +78,7 @@ TEST(SparsePrefillStateTest, StartsWithZerosAndWithoutMembers) {
 }
 
 TEST(SparsePrefillStateTest, BuffersAreNamedAndDisjoint) {
-  SparsePrefillOwner state(kShape);
+  SparsePrefillOwner state(kPrefillShape);
   const auto buffers = state->buffers();
   ASSERT_EQ(buffers.size(), 12U);
   EXPECT_EQ(buffers[0].name, "h2o_scores_l0");
@@ -92,11 +92,11 @@ TEST(SparsePrefillStateTest, BuffersAreNamedAndDisjoint) {
     if (i == 0) continue;
     EXPECT_GE(buffers[i].bytes.data(), buffers[i - 1].bytes.data() + buffers[i - 1].bytes.size());
   }
-  EXPECT_LE(n_bytes, SparsePrefillState::region_bytes(kShape));
+  EXPECT_LE(n_bytes, SparsePrefillState::region_bytes(kPrefillShape));
 }
 
 TEST(SparsePrefillStateTest, WithoutLocalAndHeavyItIsOff) {
-  SparsePrefillShape shape = kShape;
+  SparsePrefillShape shape = kPrefillShape;
   shape.options.local = shape.options.heavy = 0;
   EXPECT_EQ(SparsePrefillState::region_bytes(shape), 0U);
   SparsePrefillOwner state(shape);
@@ -116,7 +116,7 @@ TEST(SparsePrefillStateTest, WithoutLocalAndHeavyItIsOff) {
 
 TEST(SparsePrefillStateTest, ShapesThatMakeNoSenseAreRefused) {
   const auto error_of = [](auto change) {
-    SparsePrefillShape shape = kShape;
+    SparsePrefillShape shape = kPrefillShape;
     change(shape);
     return SparsePrefillState::create(shape, {}).error();
   };
@@ -134,7 +134,7 @@ TEST(SparsePrefillStateTest, ShapesThatMakeNoSenseAreRefused) {
 }
 
 TEST(SparsePrefillStateTest, WrongArgumentsAreRefusedAndChangeNothing) {
-  SparsePrefillOwner state(kShape);
+  SparsePrefillOwner state(kPrefillShape);
   const std::vector<float> sums(3 * 17, 1.0F);
   const auto chunk = std::span(sums).first(3 * 16);
   const auto memory = std::span(sums).first(3 * 7);
@@ -171,7 +171,7 @@ TEST(SparsePrefillStateTest, WrongArgumentsAreRefusedAndChangeNothing) {
 }
 
 TEST(SparsePrefillStateTest, MarksOutsideTheOpenChunkAreBugs) {
-  SparsePrefillOwner state(kShape);
+  SparsePrefillOwner state(kPrefillShape);
   state->mark_scored(0, 10);
   EXPECT_DEATH(state->mark_scored(0, 9), "check failed");
   EXPECT_DEATH(state->mark_scored(0, 17), "check failed");
@@ -179,7 +179,7 @@ TEST(SparsePrefillStateTest, MarksOutsideTheOpenChunkAreBugs) {
 }
 
 TEST(SparsePrefillStateTest, CountsChunksOfWhichOnlyTheLastIsShort) {
-  SparsePrefillOwner state(kShape);
+  SparsePrefillOwner state(kPrefillShape);
   expect_invalid(state->next_chunk(0), "0 positions after 0");
   expect_invalid(state->next_chunk(17), "17 positions after 0");
   for (std::uint32_t i = 1; i <= 6; ++i) ASSERT_TRUE(state->next_chunk(16).ok());
@@ -268,7 +268,7 @@ TEST(SparsePrefillStateTest, SelectsWhatASortSelects) {
 }
 
 TEST(SparsePrefillStateTest, EqualScoresKeepTheSmallestPositions) {
-  SparsePrefillOwner state(kShape);
+  SparsePrefillOwner state(kPrefillShape);
   ASSERT_TRUE(state->init_chunk_scores(0, 0, 16, std::vector<float>(48, 0.25F)).ok());
   ASSERT_TRUE(state->build_memory_set(0, 16).ok());
   for (std::uint32_t h = 0; h < 3; ++h) {
@@ -277,7 +277,7 @@ TEST(SparsePrefillStateTest, EqualScoresKeepTheSmallestPositions) {
 }
 
 TEST(SparsePrefillStateTest, SinksStayWhateverTheirScoresAndTakeHeavySlots) {
-  SparsePrefillShape shape = kShape;
+  SparsePrefillShape shape = kPrefillShape;
   shape.options.sinks = 2;
   SparsePrefillOwner state(shape);
   for (std::uint32_t end = 16; end <= 96; end += 16) {
@@ -294,7 +294,7 @@ TEST(SparsePrefillStateTest, SinksStayWhateverTheirScoresAndTakeHeavySlots) {
 
 TEST(SparsePrefillStateTest, NotANumberIsKeptLastAndBreaksNoOrder) {
   const float nan = std::numeric_limits<float>::quiet_NaN();
-  SparsePrefillShape shape = kShape;
+  SparsePrefillShape shape = kPrefillShape;
   shape.options.sinks = 1;
   SparsePrefillOwner state(shape);
   std::vector<float> sums(48, nan);
@@ -316,7 +316,7 @@ TEST(SparsePrefillStateTest, NotANumberIsKeptLastAndBreaksNoOrder) {
 }
 
 TEST(SparsePrefillStateTest, LayersAreAsFarAsTheyAre) {
-  SparsePrefillOwner state(kShape);
+  SparsePrefillOwner state(kPrefillShape);
   Rng rng(3);
   const auto first = uniform_floats(rng, 48, 0.0F, 1.0F);
   const auto second = uniform_floats(rng, 48, 0.0F, 1.0F);
@@ -370,11 +370,11 @@ void run_pass(SparsePrefillOwner& state, std::uint32_t begin, std::uint32_t end)
 }
 
 TEST(SparsePrefillStateTest, BytesDoNotDependOnHowAPromptIsCut) {
-  SparsePrefillOwner whole(kShape);
+  SparsePrefillOwner whole(kPrefillShape);
   run_pass(whole, 0, 77);
   EXPECT_EQ(whole->chunk_index(), 4U);
   for (const std::uint32_t rows : {1U, 5U, 16U, 17U, 40U}) {
-    SparsePrefillOwner parts(kShape);
+    SparsePrefillOwner parts(kPrefillShape);
     for (std::uint32_t at = 0; at < 77; at += rows) run_pass(parts, at, std::min(77U, at + rows));
     for (std::size_t i = 0; i < whole->buffers().size(); ++i) {
       const auto expected = whole->buffers()[i];
@@ -386,8 +386,8 @@ TEST(SparsePrefillStateTest, BytesDoNotDependOnHowAPromptIsCut) {
 }
 
 TEST(SparsePrefillStateTest, ClosingAChunkIsWhatTheThreeMethodsDo) {
-  SparsePrefillOwner closed(kShape);
-  SparsePrefillOwner steps(kShape);
+  SparsePrefillOwner closed(kPrefillShape);
+  SparsePrefillOwner steps(kPrefillShape);
   run_pass(closed, 0, 16);
   run_pass(steps, 0, 16);
   for (std::uint32_t layer = 0; layer < 2; ++layer) {
@@ -408,7 +408,7 @@ TEST(SparsePrefillStateTest, ClosingAChunkIsWhatTheThreeMethodsDo) {
 }
 
 TEST(SparsePrefillStateTest, TruncatingWhatNoQueryWasSummedForKeepsAll) {
-  SparsePrefillOwner state(kShape);
+  SparsePrefillOwner state(kPrefillShape);
   EXPECT_EQ(state->truncate(5), 5U);
   run_pass(state, 0, 40);
   const auto before = state.bytes();
@@ -418,9 +418,9 @@ TEST(SparsePrefillStateTest, TruncatingWhatNoQueryWasSummedForKeepsAll) {
 }
 
 TEST(SparsePrefillStateTest, TruncatingTheOpenChunkGoesBackToItsStart) {
-  SparsePrefillOwner state(kShape);
+  SparsePrefillOwner state(kPrefillShape);
   run_pass(state, 0, 48);
-  SparsePrefillOwner fresh(kShape);
+  SparsePrefillOwner fresh(kPrefillShape);
   run_pass(fresh, 0, 48);
   run_pass(state, 48, 60);
   EXPECT_EQ(state->truncate(55), 48U);
@@ -435,13 +435,13 @@ TEST(SparsePrefillStateTest, TruncatingTheOpenChunkGoesBackToItsStart) {
 
 TEST(SparsePrefillStateTest, TruncatingAClosedChunkForgetsEverything) {
   for (const std::uint32_t n : {0U, 1U, 31U}) {
-    SparsePrefillOwner state(kShape);
+    SparsePrefillOwner state(kPrefillShape);
     run_pass(state, 0, 40);
     EXPECT_EQ(state->truncate(n), 0U);
     EXPECT_EQ(state->chunk_index(), 0U);
     EXPECT_EQ(state->total_tokens(), 0U);
     EXPECT_FALSE(state->is_memory_initialized());
-    SparsePrefillOwner fresh(kShape);
+    SparsePrefillOwner fresh(kPrefillShape);
     run_pass(state, 0, 40);
     run_pass(fresh, 0, 40);
     for (std::size_t i = 0; i < state->buffers().size(); ++i) {
@@ -453,7 +453,7 @@ TEST(SparsePrefillStateTest, TruncatingAClosedChunkForgetsEverything) {
 TEST(SparsePrefillStateTest, TruncatingAfterABrokenPassBringsLayersTogether) {
   {
     SparsePrefillOwner state(
-        kShape);  // layer 0 has seen rows of the open chunk that layer 1 has not
+        kPrefillShape);  // layer 0 has seen rows of the open chunk that layer 1 has not
     run_pass(state, 0, 32);
     pay(state, 0, 32, 40);
     EXPECT_EQ(state->truncate(32), 32U);
@@ -461,7 +461,8 @@ TEST(SparsePrefillStateTest, TruncatingAfterABrokenPassBringsLayersTogether) {
     EXPECT_THAT(state->chunk_sums(0), testing::Each(0.0F));
   }
   {
-    SparsePrefillOwner state(kShape);  // the same, with rows of the open chunk from earlier passes
+    SparsePrefillOwner state(
+        kPrefillShape);  // the same, with rows of the open chunk from earlier passes
     run_pass(state, 0, 36);
     pay(state, 0, 36, 40);
     EXPECT_EQ(state->truncate(40), 32U);
@@ -469,7 +470,7 @@ TEST(SparsePrefillStateTest, TruncatingAfterABrokenPassBringsLayersTogether) {
     EXPECT_EQ(state->scored_end(1), 32U);
   }
   {
-    SparsePrefillOwner state(kShape);  // layer 0 has a newer memory set than layer 1
+    SparsePrefillOwner state(kPrefillShape);  // layer 0 has a newer memory set than layer 1
     run_pass(state, 0, 32);
     pay(state, 0, 32, 48);
     ASSERT_TRUE(state->close_chunk(0).ok());

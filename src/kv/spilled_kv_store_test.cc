@@ -23,35 +23,21 @@
 #include "base/rng.h"
 #include "io/atomic_file.h"
 #include "io/testing/faulty_file.h"
+#include "kv/testing/aligned_memory.h"
 
 namespace qsf {
 namespace {
 
 using testing::HasSubstr;
+using testing_support::AlignedMemory;
 
-constexpr std::uint32_t kPages = 12;
+constexpr std::uint32_t kStorePages = 12;
 constexpr std::uint32_t kContext = 5 * kKvPageSlots;
 
 std::string scratch_path() {
   return std::string(QSF_BIN_DIR) + "/spilled_kv_store." + std::to_string(::getpid()) + "." +
          testing::UnitTest::GetInstance()->current_test_info()->name();
 }
-
-class Memory {
- public:
-  explicit Memory(std::uint64_t n_bytes)
-      : lines_(static_cast<std::size_t>(n_bytes / sizeof(Line) + 1)), n_bytes_(n_bytes) {}
-  MutableByteSpan span() {
-    return {reinterpret_cast<std::byte*>(lines_.data()), static_cast<std::size_t>(n_bytes_)};
-  }
-
- private:
-  struct alignas(64) Line {
-    std::byte bytes[64];
-  };
-  std::vector<Line> lines_;
-  std::uint64_t n_bytes_;
-};
 
 // How a pass ends.
 enum class End { kEnded, kGivenUp };
@@ -66,14 +52,14 @@ class BothStores {
         ops(plan),
         tables_(KvCache::region_bytes(kLimits)),
         kv(KvCache::create(shape, kLimits, tables_.span()).value()),
-        resident_memory_(ResidentKvStore::region_bytes(shape, kPages)),
+        resident_memory_(ResidentKvStore::region_bytes(shape, kStorePages)),
         resident_(shape, resident_memory_.span()),
-        windows_(SpilledKvStore::region_bytes(shape, kPages)) {
-    auto file =
-        ScratchFile::create(scratch_path(), SpilledKvStore::file_bytes(shape, kPages), path, ops);
+        windows_(SpilledKvStore::region_bytes(shape, kStorePages)) {
+    auto file = ScratchFile::create(scratch_path(), SpilledKvStore::file_bytes(shape, kStorePages),
+                                    path, ops);
     opened = file.has_value() ? ok_status() : file.error();
     if (!opened.ok()) return;
-    store = SpilledKvStore::open(shape, kPages, std::move(*file), windows_.span()).value();
+    store = SpilledKvStore::open(shape, kStorePages, std::move(*file), windows_.span()).value();
   }
 
   // Appends rows to a sequence in a pass that stops before layer `stop`.
@@ -104,7 +90,7 @@ class BothStores {
 
  private:
   static constexpr KvLimits kLimits = {
-      .n_pages = kPages, .max_sequences = 4, .max_slots = kContext};
+      .n_pages = kStorePages, .max_sequences = 4, .max_slots = kContext};
 
   // Slot s of a page is the s-th 64th of its bytes here: slots of before are compared, those of the
   // pass written.
@@ -141,15 +127,15 @@ class BothStores {
   FaultyFileOps ops;
 
  private:
-  Memory tables_;
+  AlignedMemory tables_;
 
  public:
   KvCache kv;
 
  private:
-  Memory resident_memory_;
+  AlignedMemory resident_memory_;
   ResidentKvStore resident_;
-  Memory windows_;
+  AlignedMemory windows_;
   Rng rng_{7};
 
  public:
@@ -261,7 +247,7 @@ TEST(SpilledKvStoreTest, AFailedReadEndsThePassAndLosesNothing) {
     const SequenceId sequence = both.kv.create_sequence().value();
     ASSERT_TRUE(both.run(sequence, 200).ok());
     ASSERT_TRUE(both.run(sequence, 1).ok());
-    const std::uint64_t layer_bytes = SpilledKvStore::file_bytes(shape, kPages) / 5;
+    const std::uint64_t layer_bytes = SpilledKvStore::file_bytes(shape, kStorePages) / 5;
     for (const std::uint32_t layer : {3U, 4U}) {
       both.ops.plan.read_error_at = layer * layer_bytes + 100;
       const Status status = both.run(sequence, 1);
@@ -302,7 +288,7 @@ TEST(SpilledKvStoreTest, AFailedWriteEndsThePassAndLosesNothing) {
   const SequenceId sequence = both.kv.create_sequence().value();
   ASSERT_TRUE(both.run(sequence, 100).ok());
   for (std::uint32_t layer = 0; layer < 5; ++layer) {
-    both.ops.plan.write_error_at = layer * SpilledKvStore::file_bytes(shape, kPages) / 5 +
+    both.ops.plan.write_error_at = layer * SpilledKvStore::file_bytes(shape, kStorePages) / 5 +
                                    SpilledKvStore::file_bytes(shape, 1) / 5;
     const Status status = both.run(sequence, 1);
     EXPECT_EQ(status.code(), StatusCode::kIo) << layer;

@@ -17,7 +17,7 @@ namespace {
 using testing::Each;
 using testing::ElementsAre;
 
-constexpr StateShape kShape = {.n_layers = 2, .layer_size = 3};
+constexpr StateShape kStateShape = {.n_layers = 2, .layer_size = 3};
 constexpr std::uint32_t kSequences = 2;
 constexpr RowRole kPrompt = RowRole::kPrompt;
 constexpr RowRole kGenerated = RowRole::kGenerated;
@@ -25,14 +25,14 @@ constexpr RowRole kGenerated = RowRole::kGenerated;
 class StateCacheTest : public testing::Test {
  protected:
   StateCacheTest()
-      : memory_(StateCache::region_bytes(kShape, kSequences), std::byte{0x7F}),
-        cache_(StateCache::create(kShape, kSequences, memory_)) {}
+      : memory_(StateCache::region_bytes(kStateShape, kSequences), std::byte{0x7F}),
+        cache_(StateCache::create(kStateShape, kSequences, memory_)) {}
 
   // A pass of `n` rows: the state behind it has the number of its rows in every value.
   void pass(SequenceId sequence, std::uint32_t n, RowRole role) {
     const std::uint32_t before = cache_.n_rows(sequence);
     cache_.begin(sequence, role);
-    for (std::uint32_t layer = 0; layer < kShape.n_layers; ++layer) {
+    for (std::uint32_t layer = 0; layer < kStateShape.n_layers; ++layer) {
       EXPECT_THAT(cache_.before(sequence, layer), Each(static_cast<float>(before)));
       for (float& value : cache_.after(sequence, layer)) value = static_cast<float>(before + n);
     }
