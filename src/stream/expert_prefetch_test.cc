@@ -12,17 +12,17 @@
 namespace qsf {
 namespace {
 
-constexpr std::uint32_t kExperts = 8;
-constexpr std::uint32_t kLayers = 3;
+constexpr std::uint32_t kGuessedExperts = 8;
+constexpr std::uint32_t kGuessedLayers = 3;
 
 ExpertCache empty_cache(std::vector<ExpertCache::Slot> slots = {}) {
-  const std::vector<std::uint64_t> bytes(kLayers * kExperts, 100);
-  return {bytes, kExperts, std::move(slots), 2};
+  const std::vector<std::uint64_t> bytes(kGuessedLayers * kGuessedExperts, 100);
+  return {bytes, kGuessedExperts, std::move(slots), 2};
 }
 
 std::vector<ExpertId> start(ExpertPrefetch& prefetch, std::uint32_t layer,
                             const std::vector<ExpertGuess>& guesses, const ExpertCache& cache) {
-  const auto to_read = prefetch.start(layer, kExperts, guesses, cache);
+  const auto to_read = prefetch.start(layer, kGuessedExperts, guesses, cache);
   return {to_read.begin(), to_read.end()};
 }
 
@@ -33,11 +33,11 @@ void settle(ExpertPrefetch& prefetch, std::uint32_t layer, const std::vector<Exp
 }
 
 TEST(ExpertPrefetchTest, MissingExpertsAreReadInTheOrderOfTheGuesses) {
-  ExpertPrefetch prefetch(kLayers, 3, 1000);
-  const ExpertCache cache = empty_cache({{.bytes = 100, .expert = 1 * kExperts + 5}});
+  ExpertPrefetch prefetch(kGuessedLayers, 3, 1000);
+  const ExpertCache cache = empty_cache({{.bytes = 100, .expert = 1 * kGuessedExperts + 5}});
   prefetch.start_pass();
   EXPECT_EQ(start(prefetch, 1, {{7, 0}, {5, 1}, {2, 2}}, cache),
-            (std::vector<ExpertId>{kExperts + 7, kExperts + 2}));
+            (std::vector<ExpertId>{kGuessedExperts + 7, kGuessedExperts + 2}));
   EXPECT_EQ(prefetch.experts().size(), 2U);
   EXPECT_EQ(prefetch.guessed().size(), 3U);
   prefetch.end();
@@ -47,7 +47,7 @@ TEST(ExpertPrefetchTest, MissingExpertsAreReadInTheOrderOfTheGuesses) {
 
 // Rank 0 comes true, rank 1 four times in five, rank 2 never; in another layer all do.
 TEST(ExpertPrefetchTest, GuessesOfRanksThatDoNotComeTrueAreNotRead) {
-  ExpertPrefetch prefetch(kLayers, 3, 1000);
+  ExpertPrefetch prefetch(kGuessedLayers, 3, 1000);
   const ExpertCache cache = empty_cache();
   const std::vector<ExpertGuess> guesses = {{7, 0}, {5, 1}, {2, 2}};
   const std::vector<ExpertUse> one = {{0, 1.0F, true}, {7, 1.0F, true}};
@@ -70,7 +70,7 @@ TEST(ExpertPrefetchTest, GuessesOfRanksThatDoNotComeTrueAreNotRead) {
 
 // What is not read is measured all the same, from time to time, and read again when it comes true.
 TEST(ExpertPrefetchTest, LayersWithoutLuckAreTriedAgain) {
-  ExpertPrefetch prefetch(kLayers, 1, 1000);
+  ExpertPrefetch prefetch(kGuessedLayers, 1, 1000);
   const ExpertCache cache = empty_cache();
   const std::vector<ExpertUse> other = {{0, 1.0F, true}};
   const std::vector<ExpertUse> same = {{7, 1.0F, true}};
@@ -91,7 +91,7 @@ TEST(ExpertPrefetchTest, LayersWithoutLuckAreTriedAgain) {
 }
 
 TEST(ExpertPrefetchTest, GuessesOfAnotherLayerTeachNothing) {
-  ExpertPrefetch prefetch(kLayers, 1, 1000);
+  ExpertPrefetch prefetch(kGuessedLayers, 1, 1000);
   const ExpertCache cache = empty_cache();
   for (int pass = 0; pass < 40; ++pass) {
     prefetch.start_pass();
@@ -102,7 +102,7 @@ TEST(ExpertPrefetchTest, GuessesOfAnotherLayerTeachNothing) {
 }
 
 TEST(ExpertPrefetchTest, APassReadsSoManyBytesAhead) {
-  ExpertPrefetch prefetch(kLayers, 3, 250);
+  ExpertPrefetch prefetch(kGuessedLayers, 3, 250);
   prefetch.start_pass();
   EXPECT_TRUE(prefetch.spend(100));
   EXPECT_TRUE(prefetch.spend(100));

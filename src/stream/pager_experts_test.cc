@@ -30,8 +30,8 @@ using testing_support::PagerFile;
 using testing_support::TileReference;
 using testing_support::Watchdog;
 
-constexpr std::uint32_t kLayers = 4;
-constexpr std::uint32_t kExperts = 9;
+constexpr std::uint32_t kPagedLayers = 4;
+constexpr std::uint32_t kPagedExperts = 9;
 
 class PagerExpertsTest : public testing::Test {
  protected:
@@ -74,8 +74,8 @@ class PagerExpertsTest : public testing::Test {
   // A pass as a decoder makes it.
   void run_pass(WeightPager& pager, const std::vector<std::vector<std::uint32_t>>& chosen,
                 float heat = 1.0F) const {
-    pager.start_pass(pager.plan_of(0, kLayers, /*with_head=*/false));
-    for (std::uint32_t layer = 0; layer < kLayers; ++layer) {
+    pager.start_pass(pager.plan_of(0, kPagedLayers, /*with_head=*/false));
+    for (std::uint32_t layer = 0; layer < kPagedLayers; ++layer) {
       for (const TileId id : tiles_of(pager, layer, false)) take(pager, id);
       std::vector<ExpertUse> uses;
       for (const std::uint32_t expert : chosen[layer]) {
@@ -89,14 +89,14 @@ class PagerExpertsTest : public testing::Test {
     }
   }
   static std::vector<std::vector<std::uint32_t>> all_chosen() {
-    std::vector<std::uint32_t> all(kExperts);
+    std::vector<std::uint32_t> all(kPagedExperts);
     std::iota(all.begin(), all.end(), 0U);
-    return {kLayers, all};
+    return {kPagedLayers, all};
   }
   static std::vector<std::vector<std::uint32_t>> random_choice(Rng& rng) {
-    std::vector<std::vector<std::uint32_t>> chosen(kLayers);
+    std::vector<std::vector<std::uint32_t>> chosen(kPagedLayers);
     for (auto& experts : chosen) {
-      for (std::uint32_t expert = 0; expert < kExperts; ++expert) {
+      for (std::uint32_t expert = 0; expert < kPagedExperts; ++expert) {
         if (rng.below(3) == 0) experts.push_back(expert);
       }
     }
@@ -104,7 +104,8 @@ class PagerExpertsTest : public testing::Test {
   }
 
   const Watchdog watchdog_{240};
-  const PagerFile file_{pager_file_path(), {}, {.n_layers = kLayers, .n_experts = kExperts}};
+  const PagerFile file_{
+      pager_file_path(), {}, {.n_layers = kPagedLayers, .n_experts = kPagedExperts}};
   const QsfReader reader_ = open_reader(file_.path());
   const TileReference reference_{reader_};
 };
@@ -112,7 +113,7 @@ class PagerExpertsTest : public testing::Test {
 TEST_F(PagerExpertsTest, MemoryGoesToWhatEveryTokenReadsAndThenToExperts) {
   const Residency all = whole();
   EXPECT_TRUE(all.everything_resident);
-  EXPECT_EQ(all.n_experts, kLayers * kExperts);
+  EXPECT_EQ(all.n_experts, kPagedLayers * kPagedExperts);
   EXPECT_EQ(all.n_expert_slots, all.n_experts);
   EXPECT_EQ(all.expert_read_bytes(), 0U);
   EXPECT_EQ(WeightPager::plan(reader_, {.bytes = all.least_bytes - 1}).error().code(),
@@ -170,7 +171,7 @@ TEST_F(PagerExpertsTest, EveryBudgetGivesTheRightBytes) {
 TEST_F(PagerExpertsTest, CompressedExpertsGiveTheRightBytes) {
   const PagerFile file(file_.path() + ".z",
                        {{QuantType::kQ4, 64}, Layout::kRowMajor, Compression::kZstd},
-                       {.n_layers = kLayers, .n_experts = kExperts});
+                       {.n_layers = kPagedLayers, .n_experts = kPagedExperts});
   const QsfReader reader = open_reader(file.path());
   const TileReference reference(reader);
   const std::uint64_t least = WeightPager::plan(reader, {}).value().least_bytes;
@@ -202,9 +203,9 @@ TEST_F(PagerExpertsTest, ReadsWhatIsMissingAndNothingElse) {
   EXPECT_EQ(pager.stats().expert_bytes_read, 8 * expert_bytes());
   // A long prompt reads every expert at most once, and most of those of before are still there.
   run_pass(pager, all_chosen(), 0.0F);
-  EXPECT_GE(pager.stats().expert_bytes_read, kLayers * kExperts * expert_bytes());
-  EXPECT_LE(pager.stats().expert_bytes_read, (kLayers * kExperts + 3) * expert_bytes());
-  EXPECT_EQ(pager.stats().experts_prompted, kLayers * kExperts);
+  EXPECT_GE(pager.stats().expert_bytes_read, kPagedLayers * kPagedExperts * expert_bytes());
+  EXPECT_LE(pager.stats().expert_bytes_read, (kPagedLayers * kPagedExperts + 3) * expert_bytes());
+  EXPECT_EQ(pager.stats().experts_prompted, kPagedLayers * kPagedExperts);
   run_pass(pager, few);
   EXPECT_LE(pager.stats().experts_missed, 11U);
 }
@@ -215,7 +216,7 @@ TEST_F(PagerExpertsTest, WantedExpertsAreReadBeforeTheyAreAskedFor) {
   auto opened = open_pager(reader_, {.limits = {.bytes = limit}}).value();
   WeightPager& pager = *opened.pager;
   ASSERT_TRUE(pager.load().ok());
-  pager.start_pass(pager.plan_of(0, kLayers, false));
+  pager.start_pass(pager.plan_of(0, kPagedLayers, false));
   const std::vector<ExpertUse> uses = {{1, 1.0F, true}, {4, 1.0F, true}, {8, 1.0F, true}};
   pager.want_experts(layer_section(2), uses);
   while (pager.stats().expert_bytes_read < 3 * expert_bytes()) {  // the watchdog ends it otherwise
@@ -235,7 +236,7 @@ TEST_F(PagerExpertsTest, GuessedExpertsAreReadAndCountAsMissing) {
   ASSERT_TRUE(pager.load().ok());
   run_pass(pager, {{0}, {0}, {0}, {0}});
   const std::uint64_t before = pager.stats().expert_bytes_read;
-  pager.start_pass(pager.plan_of(0, kLayers, false));
+  pager.start_pass(pager.plan_of(0, kPagedLayers, false));
   ASSERT_TRUE(pager.wants_guesses(layer_section(2)));
   const std::vector<ExpertGuess> guesses = {{7, 0}, {0, 1}, {3, 1}};
   pager.guess_experts(layer_section(2), guesses);
@@ -264,12 +265,12 @@ TEST_F(PagerExpertsTest, AWrongGuessLeavesBeforeWhatIsUsed) {
   ASSERT_TRUE(pager.load().ok());
   // As many as there is room for, and expert 8 of no layer.
   const std::uint32_t n_slots = pager.residency().n_expert_slots;
-  ASSERT_LE(n_slots, kLayers * (kExperts - 1));
-  std::vector<std::vector<std::uint32_t>> used(kLayers);
-  for (std::uint32_t i = 0; i < n_slots; ++i) used[i % kLayers].push_back(i / kLayers);
+  ASSERT_LE(n_slots, kPagedLayers * (kPagedExperts - 1));
+  std::vector<std::vector<std::uint32_t>> used(kPagedLayers);
+  for (std::uint32_t i = 0; i < n_slots; ++i) used[i % kPagedLayers].push_back(i / kPagedLayers);
   for (int pass = 0; pass < 20; ++pass) run_pass(pager, used);
   const PagerStats before = pager.stats();
-  pager.start_pass(pager.plan_of(0, kLayers, false));
+  pager.start_pass(pager.plan_of(0, kPagedLayers, false));
   const std::vector<ExpertGuess> wrong = {{8, 0}};
   pager.guess_experts(layer_section(1), wrong);
   while (pager.stats().expert_bytes_read < before.expert_bytes_read + expert_bytes()) {
@@ -301,20 +302,20 @@ TEST_F(PagerExpertsTest, GuessesChangeNoBytes) {
     Rng rng(6);
     for (int pass = 0; pass < 40; ++pass) {
       const std::vector<std::vector<std::uint32_t>> chosen = random_choice(rng);
-      pager.start_pass(pager.plan_of(0, kLayers, /*with_head=*/false));
-      for (std::uint32_t layer = 0; layer < kLayers; ++layer) {
+      pager.start_pass(pager.plan_of(0, kPagedLayers, /*with_head=*/false));
+      for (std::uint32_t layer = 0; layer < kPagedLayers; ++layer) {
         for (const TileId id : tiles_of(pager, layer, false)) take(pager, id);
         std::vector<ExpertUse> uses;
         for (const std::uint32_t expert : chosen[layer]) uses.push_back({expert, 1.0F, true});
         pager.want_experts(layer_section(layer), uses);
-        if (layer + 1 < kLayers) {
+        if (layer + 1 < kPagedLayers) {
           // Most are right; a wrong one joins some.
           std::vector<ExpertGuess> guesses;
           for (const std::uint32_t expert : chosen[layer + 1]) {
             if (guesses.size() < 2 && rng.below(8) != 0) guesses.push_back({expert, 0});
           }
           if (guesses.size() < 2) {
-            const std::uint32_t any = rng.below(kExperts);
+            const std::uint32_t any = rng.below(kPagedExperts);
             const bool known =
                 std::ranges::find(guesses, any, &ExpertGuess::expert) != guesses.end();
             if (!known) guesses.push_back({any, 1});
@@ -358,7 +359,7 @@ TEST_F(PagerExpertsTest, TilesMayBeAskedForInAnyOrder) {
   for (const std::uint64_t limit : {all.least_bytes, everything(all) - 1, everything(all)}) {
     auto opened = open_pager(reader_, {.limits = {.bytes = limit}}).value();
     WeightPager& pager = *opened.pager;
-    pager.start_pass(pager.plan_of(0, kLayers, true));
+    pager.start_pass(pager.plan_of(0, kPagedLayers, true));
     Rng rng(4);
     const TileId first = pager.tiles_of(layer_section(0), 1).front();  // behind the embeddings
     for (int i = 0; i < 400; ++i) take(pager, first + rng.below(pager.n_tiles() - first));
@@ -391,7 +392,7 @@ TEST_F(PagerExpertsTest, MemoryGivenBackMakesResidentExpertsComeAndGo) {
     }
     run_pass(pager, all_chosen());
     const std::uint64_t read = pager.stats().expert_bytes_read;
-    EXPECT_EQ(read, kLayers * kExperts * expert_bytes());
+    EXPECT_EQ(read, kPagedLayers * kPagedExperts * expert_bytes());
     const std::uint64_t dropped = pager.drop_residents(10 * expert_bytes());
     EXPECT_EQ(dropped, 10 * expert_bytes());
     run_pass(pager, all_chosen());
@@ -410,7 +411,7 @@ TEST_F(PagerExpertsTest, MemoryGivenBackMakesResidentExpertsComeAndGo) {
 TEST_F(PagerExpertsTest, MappedExpertsShareTheirSlots) {
   const PagerFile file(file_.path() + ".lz4",
                        {{QuantType::kF32, 4}, Layout::kInterleaved, Compression::kLz4},
-                       {.n_layers = kLayers, .n_experts = kExperts, .noisy_experts = 4});
+                       {.n_layers = kPagedLayers, .n_experts = kPagedExperts, .noisy_experts = 4});
   const QsfReader reader = open_reader(file.path());
   const TileReference reference(reader);
   const OpenOptions options = {.limits = {.mapped = true},
@@ -435,9 +436,10 @@ TEST_F(PagerExpertsTest, AfterACancelledPassTheNextOneRuns) {
   auto opened =
       open_pager(reader_, {.limits = {.bytes = whole().least_bytes}, .cancel = &cancel}).value();
   WeightPager& pager = *opened.pager;
-  pager.start_pass(pager.plan_of(0, kLayers, false));
+  pager.start_pass(pager.plan_of(0, kPagedLayers, false));
   std::vector<ExpertUse> uses;
-  for (std::uint32_t expert = 0; expert < kExperts; ++expert) uses.push_back({expert, 1.0F, true});
+  for (std::uint32_t expert = 0; expert < kPagedExperts; ++expert)
+    uses.push_back({expert, 1.0F, true});
   pager.want_experts(layer_section(2), uses);
   const TileId first = tiles_of(pager, 2, true, 0).front();
   ASSERT_TRUE(pager.acquire(first).has_value());
