@@ -24,14 +24,14 @@ using testing_support::is_emulated;
 using testing_support::NaiveSparseInput;
 using testing_support::random_rows;
 
-constexpr std::uint32_t kHeads = 4;
-constexpr std::uint32_t kKvHeads = 2;
-constexpr std::uint32_t kHeadDim = 16;
-constexpr std::uint32_t kContext = 700;
-constexpr std::uint32_t kLayer = 1;
+constexpr std::uint32_t kDraftedHeads = 4;
+constexpr std::uint32_t kDraftedKvHeads = 2;
+constexpr std::uint32_t kDraftedHeadDim = 16;
+constexpr std::uint32_t kDraftedContext = 700;
+constexpr std::uint32_t kDraftedLayer = 1;
 constexpr float kScale = 0.3F;
 
-struct Case {
+struct DraftedCase {
   KvType type = KvType::kF32;
   std::uint32_t window = 0;  // of the model
   float soft_cap = 0.0F;
@@ -41,7 +41,7 @@ struct Case {
 };
 
 const std::vector<float> kSlopes = {0.5F, 0.0625F, 0.015625F, 0.001953125F};
-const Case kCases[] = {
+const DraftedCase kCases[] = {
     {},
     {.type = KvType::kF16, .window = 100},
     {.type = KvType::k8Bit, .soft_cap = 1.5F, .slopes = kSlopes},
@@ -55,13 +55,13 @@ using Outputs = std::vector<std::vector<float>>;
 // Rows of one layer in passes; row i of a text is row i of `rows`.
 class Attention {
  public:
-  Attention(const Case& c, const NaiveSparseInput& rows, std::uint32_t max_drafts,
+  Attention(const DraftedCase& c, const NaiveSparseInput& rows, std::uint32_t max_drafts,
             const BackendTier& tier, unsigned n_threads = 2)
       : case_(c), rows_(rows), bench_(n_threads, limits(c, max_drafts), c.type, tier) {
-    q_ = bench_.buffer(kContext, kHeads * kHeadDim);
-    k_ = bench_.buffer(kContext, kKvHeads * kHeadDim);
-    v_ = bench_.buffer(kContext, kKvHeads * kHeadDim);
-    out_ = bench_.buffer(kContext, kHeads * kHeadDim);
+    q_ = bench_.buffer(kDraftedContext, kDraftedHeads * kDraftedHeadDim);
+    k_ = bench_.buffer(kDraftedContext, kDraftedKvHeads * kDraftedHeadDim);
+    v_ = bench_.buffer(kDraftedContext, kDraftedKvHeads * kDraftedHeadDim);
+    out_ = bench_.buffer(kDraftedContext, kDraftedHeads * kDraftedHeadDim);
   }
 
   // The next rows of a text are `list`.
@@ -76,15 +76,15 @@ class Attention {
   Bench& bench() { return bench_; }
 
  private:
-  static PassLimits limits(const Case& c, std::uint32_t max_drafts) {
-    PassLimits limits = {.max_rows = kContext,
+  static PassLimits limits(const DraftedCase& c, std::uint32_t max_drafts) {
+    PassLimits limits = {.max_rows = kDraftedContext,
                          .max_decode_rows = max_drafts + 1,
-                         .max_context = kContext,
+                         .max_context = kDraftedContext,
                          .window = c.kept,
                          .sinks = c.sinks,
-                         .n_heads = kHeads,
-                         .n_kv_heads = kKvHeads,
-                         .head_dim = kHeadDim,
+                         .n_heads = kDraftedHeads,
+                         .n_kv_heads = kDraftedKvHeads,
+                         .head_dim = kDraftedHeadDim,
                          .max_cols = 64};
     if (max_drafts > 0) limits.drafts = {max_drafts, c.type, c.type};
     return limits;
@@ -97,8 +97,8 @@ class Attention {
       backend.upload_row(k_, i, rows_.k[list[i]]);
       backend.upload_row(v_, i, rows_.v[list[i]]);
     }
-    backend.store_kv(kLayer, k_, v_);
-    backend.attend({.layer = kLayer,
+    backend.store_kv(kDraftedLayer, k_, v_);
+    backend.attend({.layer = kDraftedLayer,
                     .q = q_,
                     .out = out_,
                     .scale = kScale,
@@ -114,14 +114,14 @@ class Attention {
     return outputs;
   }
 
-  const Case& case_;
+  const DraftedCase& case_;
   const NaiveSparseInput& rows_;
   Bench bench_;
   Buffer q_, k_, v_, out_;
 };
 
 NaiveSparseInput text_rows(std::uint64_t seed) {
-  return random_rows({kHeads, kKvHeads, kHeadDim}, kContext, seed);
+  return random_rows({kDraftedHeads, kDraftedKvHeads, kDraftedHeadDim}, kDraftedContext, seed);
 }
 
 std::vector<std::uint32_t> count_from(std::uint32_t first, std::uint32_t n) {
@@ -131,20 +131,20 @@ std::vector<std::uint32_t> count_from(std::uint32_t first, std::uint32_t n) {
 }
 
 // The output of the last row of a path by the definition.
-std::vector<double> naive_output(const Case& c, const NaiveSparseInput& rows,
+std::vector<double> naive_output(const DraftedCase& c, const NaiveSparseInput& rows,
                                  std::span<const std::uint32_t> path) {
-  std::vector<double> out(std::size_t{kHeads} * kHeadDim);
+  std::vector<double> out(std::size_t{kDraftedHeads} * kDraftedHeadDim);
   const std::size_t last = path.size() - 1;
-  for (std::uint32_t head = 0; head < kHeads; ++head) {
-    const std::size_t kv = std::size_t{head} / (kHeads / kKvHeads) * kHeadDim;
+  for (std::uint32_t head = 0; head < kDraftedHeads; ++head) {
+    const std::size_t kv = std::size_t{head} / (kDraftedHeads / kDraftedKvHeads) * kDraftedHeadDim;
     std::vector<double> weights;
     double total = 0;
     for (std::size_t j = 0; j <= last; ++j) {
       const bool kept = c.kept == 0 || j < c.sinks || last - j < c.kept;
       const bool seen = kept && (c.window == 0 || last - j < c.window);
       double score = 0;
-      for (std::size_t d = 0; d < kHeadDim; ++d) {
-        score += static_cast<double>(rows.q[path[last]][head * kHeadDim + d]) *
+      for (std::size_t d = 0; d < kDraftedHeadDim; ++d) {
+        score += static_cast<double>(rows.q[path[last]][head * kDraftedHeadDim + d]) *
                  static_cast<double>(rows.k[path[j]][kv + d]);
       }
       score *= static_cast<double>(kScale);
@@ -158,8 +158,8 @@ std::vector<double> naive_output(const Case& c, const NaiveSparseInput& rows,
       total += weights.back();
     }
     for (std::size_t j = 0; j <= last; ++j) {
-      for (std::size_t d = 0; d < kHeadDim; ++d) {
-        out[head * kHeadDim + d] +=
+      for (std::size_t d = 0; d < kDraftedHeadDim; ++d) {
+        out[head * kDraftedHeadDim + d] +=
             weights[j] / total * static_cast<double>(rows.v[path[j]][kv + d]);
       }
     }
@@ -203,7 +203,7 @@ class CpuDraftedAttentionTest : public testing::TestWithParam<BackendTier> {};
 
 TEST_P(CpuDraftedAttentionTest, RowsOfAPassHaveTheBitsOfEach) {
   const NaiveSparseInput rows = text_rows(1);
-  for (const Case& c : kCases) {
+  for (const DraftedCase& c : kCases) {
     if (is_emulated(GetParam()) && c.type != KvType::k2Bit) continue;
     constexpr std::uint32_t kPrompt = 500;
     Attention single(c, rows, 0, GetParam());
@@ -249,9 +249,9 @@ TEST_P(CpuDraftedAttentionTest, RowsOfATileReadTheirPagesOnce) {
 // Prefixes that end within a page, at its end and at that of a span.
 TEST_P(CpuDraftedAttentionTest, RowsOfATreeHaveTheBitsOfTheirPaths) {
   const NaiveSparseInput rows = text_rows(2);
-  for (const Case& c : kCases) {
+  for (const DraftedCase& c : kCases) {
     if (is_emulated(GetParam()) && c.type != KvType::k2Bit) continue;
-    const NaiveSparseInput stored = as_stored(rows, c.type, kHeadDim);
+    const NaiveSparseInput stored = as_stored(rows, c.type, kDraftedHeadDim);
     for (const std::uint32_t prefix : {3U, 50U, 64U, 127U, 500U, 512U}) {
       const std::uint32_t n = prefix == 50 ? 64 : 21;
       const Tree tree = Tree::random(n, prefix);
@@ -281,7 +281,7 @@ TEST_P(CpuDraftedAttentionTest, RowsOfATreeHaveTheBitsOfTheirPaths) {
 // Rows behind an accepted path see it as if it had never been drafted.
 TEST_P(CpuDraftedAttentionTest, RowsBehindAMovedPathHaveTheBitsOfPlainText) {
   const NaiveSparseInput rows = text_rows(4);
-  for (const Case& c : kCases) {
+  for (const DraftedCase& c : kCases) {
     if (is_emulated(GetParam()) && c.type != KvType::k2Bit) continue;
     for (const std::uint32_t prefix : {50U, 64U, 500U}) {
       constexpr std::uint32_t kRows = 30;

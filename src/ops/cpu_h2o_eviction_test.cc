@@ -38,10 +38,10 @@ using testing_support::naive_sparse_attention;
 using testing_support::NaiveSparseInput;
 using testing_support::random_rows;
 
-constexpr std::uint32_t kLayer = 1;
+constexpr std::uint32_t kEvictedLayer = 1;
 constexpr std::uint32_t kBlock = kEvictionBlock;
 
-struct Case {
+struct EvictionCase {
   std::uint32_t n_heads = 2;
   std::uint32_t n_kv_heads = 2;
   std::uint32_t head_dim = 16;
@@ -53,17 +53,17 @@ struct Case {
   std::vector<float> slopes = {};
 };
 
-NaiveSparseInput random_input(const Case& c, std::uint32_t n, std::uint64_t seed) {
+NaiveSparseInput random_input(const EvictionCase& c, std::uint32_t n, std::uint64_t seed) {
   return random_rows({c.n_heads, c.n_kv_heads, c.head_dim}, n, seed);
 }
 
-struct Outcome {
+struct EvictionOutcome {
   std::vector<std::vector<float>> out;
   MemorySets sets;                                      // after each pass, sorted
   std::vector<std::vector<std::vector<float>>> totals;  // of those, as `sets`
   std::vector<std::byte> contents;
 
-  friend bool operator==(const Outcome& a, const Outcome& b) {
+  friend bool operator==(const EvictionOutcome& a, const EvictionOutcome& b) {
     return a.out == b.out && a.contents == b.contents;
   }
 };
@@ -71,8 +71,8 @@ struct Outcome {
 // Runs a text pass by pass.
 class Text {
  public:
-  Text(const Case& c, const NaiveSparseInput& in, unsigned n_threads, const BackendTier& tier,
-       bool heavy = true)
+  Text(const EvictionCase& c, const NaiveSparseInput& in, unsigned n_threads,
+       const BackendTier& tier, bool heavy = true)
       : case_(c),
         in_(in),
         bench_(n_threads, limits(heavy), c.type, tier, /*exact=*/true),
@@ -86,17 +86,17 @@ class Text {
 
   void pass(std::uint32_t n, RowRole role = RowRole::kPrompt) {
     text_.pass(n, role,
-               {.layer = kLayer,
+               {.layer = kEvictedLayer,
                 .scale = 1.0F / std::sqrt(static_cast<float>(case_.head_dim)),
                 .soft_cap = case_.soft_cap,
                 .slopes = case_.slopes},
                outcome_.out);
     if (!heavy_.empty()) keep_sets();
   }
-  const Outcome& finish() {
+  const EvictionOutcome& finish() {
     if (heavy_.empty()) return outcome_;
     for (std::uint32_t head = 0; head < case_.n_kv_heads; ++head) {
-      for (const MutableByteSpan part : heavy_[0].saved_parts(kLayer, head)) {
+      for (const MutableByteSpan part : heavy_[0].saved_parts(kEvictedLayer, head)) {
         outcome_.contents.insert(outcome_.contents.end(), part.begin(), part.end());
       }
     }
@@ -137,8 +137,9 @@ class Text {
     outcome_.totals.emplace_back();
     for (std::uint32_t head = 0; head < case_.n_kv_heads; ++head) {
       std::vector<std::pair<std::int32_t, float>> members;
-      for (std::uint32_t m = 0; m < heavy.n_members(kLayer); ++m) {
-        members.emplace_back(heavy.members(kLayer, head)[m], heavy.totals(kLayer, head)[m]);
+      for (std::uint32_t m = 0; m < heavy.n_members(kEvictedLayer); ++m) {
+        members.emplace_back(heavy.members(kEvictedLayer, head)[m],
+                             heavy.totals(kEvictedLayer, head)[m]);
       }
       std::ranges::sort(members);
       outcome_.sets.back().emplace_back();
@@ -150,24 +151,24 @@ class Text {
     }
   }
 
-  const Case& case_;
+  const EvictionCase& case_;
   const NaiveSparseInput& in_;
   Bench bench_;
   AttentionText text_;
   std::vector<H2oEviction> heavy_;
-  Outcome outcome_;
+  EvictionOutcome outcome_;
 };
 
-Outcome run_in_passes(const Case& c, const NaiveSparseInput& in, unsigned n_threads,
-                      const std::vector<std::uint32_t>& sizes, const BackendTier& tier,
-                      RowRole role = RowRole::kPrompt) {
+EvictionOutcome run_in_passes(const EvictionCase& c, const NaiveSparseInput& in, unsigned n_threads,
+                              const std::vector<std::uint32_t>& sizes, const BackendTier& tier,
+                              RowRole role = RowRole::kPrompt) {
   Text text(c, in, n_threads, tier);
   for_passes(in.q.size(), sizes, [&](std::uint32_t n) { text.pass(n, role); });
   return text.finish();
 }
 
 // What the heavy hitters from `end` on are chosen of.
-Choice choice_of(const Case& c, std::vector<std::int32_t> candidates, std::uint32_t end) {
+Choice choice_of(const EvictionCase& c, std::vector<std::int32_t> candidates, std::uint32_t end) {
   const std::uint32_t start = end - kBlock;
   const std::uint32_t first_recent = end - std::min(end, c.window);
   for (std::uint32_t j = start - std::min(start, c.window); j < first_recent; ++j) {
@@ -182,9 +183,9 @@ Choice choice_of(const Case& c, std::vector<std::int32_t> candidates, std::uint3
           .slack = 1e-5};
 }
 
-void expect_defined(const Case& c, std::uint32_t n, const BackendTier& tier) {
+void expect_eviction_as_defined(const EvictionCase& c, std::uint32_t n, const BackendTier& tier) {
   const NaiveSparseInput in = random_input(c, n, 7 + n);
-  const Outcome got = run_in_passes(c, in, 2, {kBlock}, tier);
+  const EvictionOutcome got = run_in_passes(c, in, 2, {kBlock}, tier);
   const testing_support::NaiveSparseShape shape = {.n_heads = c.n_heads,
                                                    .n_kv_heads = c.n_kv_heads,
                                                    .head_dim = c.head_dim,
@@ -212,9 +213,9 @@ void expect_defined(const Case& c, std::uint32_t n, const BackendTier& tier) {
 class CpuH2oEvictionTest : public testing::TestWithParam<BackendTier> {};
 
 TEST_P(CpuH2oEvictionTest, LengthsMatchTheDefinition) {
-  const Case c;
+  const EvictionCase c;
   for (const std::uint32_t n : {1U, 63U, 64U, 65U, 128U, 191U, 192U, 9 * 64U + 3U}) {
-    expect_defined(c, n, GetParam());
+    expect_eviction_as_defined(c, n, GetParam());
   }
 }
 
@@ -222,7 +223,7 @@ TEST_P(CpuH2oEvictionTest, ShapesAndTypesMatchTheDefinition) {
   for (const auto& [n_heads, n_kv_heads, head_dim] :
        {std::tuple{2U, 2U, 64U}, {2U, 1U, 80U}, {4U, 1U, 128U}, {8U, 1U, 64U}, {6U, 2U, 40U}}) {
     for (const KvType type : kAllKvTypes) {
-      expect_defined(
+      expect_eviction_as_defined(
           {.n_heads = n_heads, .n_kv_heads = n_kv_heads, .head_dim = head_dim, .type = type}, 300,
           GetParam());
     }
@@ -232,29 +233,31 @@ TEST_P(CpuH2oEvictionTest, ShapesAndTypesMatchTheDefinition) {
 // Windows that begin inside pages and are shorter than a block, slots of less and more than a page,
 // none, and no more than sinks.
 TEST_P(CpuH2oEvictionTest, OptionsMatchTheDefinition) {
-  const Case cases[] = {{.window = 100, .heavy = 70, .sinks = 4},
-                        {.window = 1, .heavy = 130, .sinks = 0},
-                        {.window = 33, .heavy = 5, .sinks = 5},
-                        {.window = 64, .heavy = 0, .sinks = 0},
-                        {.window = 130, .heavy = 64, .sinks = 1}};
-  for (const Case& c : cases) expect_defined(c, 520, GetParam());
+  const EvictionCase cases[] = {{.window = 100, .heavy = 70, .sinks = 4},
+                                {.window = 1, .heavy = 130, .sinks = 0},
+                                {.window = 33, .heavy = 5, .sinks = 5},
+                                {.window = 64, .heavy = 0, .sinks = 0},
+                                {.window = 130, .heavy = 64, .sinks = 1}};
+  for (const EvictionCase& c : cases) expect_eviction_as_defined(c, 520, GetParam());
 }
 
 TEST_P(CpuH2oEvictionTest, CapsAndSlopesMatchTheDefinition) {
-  expect_defined({.soft_cap = 1.5F}, 300, GetParam());
+  expect_eviction_as_defined({.soft_cap = 1.5F}, 300, GetParam());
   // Two pages of slots, whose positions are the members' own.
-  expect_defined({.window = 30, .heavy = 100, .slopes = {0.01F, 0.001953125F}}, 400, GetParam());
-  expect_defined({.type = KvType::k4Bit, .soft_cap = 2.0F, .slopes = {0.01F, 0.02F}}, 300,
-                 GetParam());
+  expect_eviction_as_defined({.window = 30, .heavy = 100, .slopes = {0.01F, 0.001953125F}}, 400,
+                             GetParam());
+  expect_eviction_as_defined({.type = KvType::k4Bit, .soft_cap = 2.0F, .slopes = {0.01F, 0.02F}},
+                             300, GetParam());
 }
 
 // The store's bytes too, whose sums are those of open blocks and tiles.
 TEST_P(CpuH2oEvictionTest, BitsDependNeitherOnPassesNorOnRolesNorOnThreads) {
-  for (const Case& c : {Case{.n_heads = 8, .window = 100},
-                        Case{.n_heads = 6, .n_kv_heads = 2, .type = KvType::k8Bit, .heavy = 70},
-                        Case{.n_heads = 2, .type = KvType::kF16, .window = 30}}) {
+  for (const EvictionCase& c :
+       {EvictionCase{.n_heads = 8, .window = 100},
+        EvictionCase{.n_heads = 6, .n_kv_heads = 2, .type = KvType::k8Bit, .heavy = 70},
+        EvictionCase{.n_heads = 2, .type = KvType::kF16, .window = 30}}) {
     const NaiveSparseInput in = random_input(c, 6 * kBlock + 33, 3);
-    const Outcome want = run_in_passes(c, in, 1, {kBlock}, GetParam());
+    const EvictionOutcome want = run_in_passes(c, in, 1, {kBlock}, GetParam());
     for (const unsigned n_threads : {1U, 2U, 3U}) {
       for (const std::vector<std::uint32_t>& sizes :
            {std::vector<std::uint32_t>{512}, {100}, {1, 200, 3, 61, 7}}) {
@@ -268,13 +271,14 @@ TEST_P(CpuH2oEvictionTest, BitsDependNeitherOnPassesNorOnRolesNorOnThreads) {
 
 TEST_P(CpuH2oEvictionTest, WhatIsAllKeptIsPlainAttention) {
   const std::uint32_t n = 300;
-  for (const Case& c : {Case{.n_heads = 4, .window = 300}, Case{.window = 64, .heavy = 236},
-                        Case{.type = KvType::kF16, .window = 100, .heavy = 1000}}) {
+  for (const EvictionCase& c :
+       {EvictionCase{.n_heads = 4, .window = 300}, EvictionCase{.window = 64, .heavy = 236},
+        EvictionCase{.type = KvType::kF16, .window = 100, .heavy = 1000}}) {
     const NaiveSparseInput in = random_input(c, n, 5);
-    const Outcome got = run_in_passes(c, in, 2, {70}, GetParam());
+    const EvictionOutcome got = run_in_passes(c, in, 2, {70}, GetParam());
     Text plain(c, in, 2, GetParam(), /*heavy=*/false);
     plain.pass(n);
-    const Outcome& full = plain.finish();
+    const EvictionOutcome& full = plain.finish();
     for (std::uint32_t i = 0; i < n; ++i) {
       for (std::size_t d = 0; d < full.out[i].size(); ++d) {
         ASSERT_NEAR(got.out[i][d], full.out[i][d], 1e-5) << "row " << i << " column " << d;

@@ -20,8 +20,8 @@ using testing_support::BackendTier;
 using testing_support::Bench;
 using testing_support::random_values;
 
-constexpr std::uint32_t kHeads = 4;
-constexpr std::uint32_t kHeadDim = 48;
+constexpr std::uint32_t kStoredHeads = 4;
+constexpr std::uint32_t kStoredHeadDim = 48;
 constexpr std::uint32_t kPrompt = 131;  // two pages and a part
 constexpr std::uint32_t kRows = 140;
 
@@ -32,8 +32,8 @@ class CpuKeyValuesTest : public testing::TestWithParam<BackendTier> {
   CpuKeyValuesTest() {
     Rng rng(5);
     for (std::uint32_t i = 0; i < kRows; ++i) {
-      q_.push_back(random_values(kHeads * kHeadDim, rng));
-      k_.push_back(random_values(kHeadDim, rng));
+      q_.push_back(random_values(kStoredHeads * kStoredHeadDim, rng));
+      k_.push_back(random_values(kStoredHeadDim, rng));
     }
   }
 
@@ -42,16 +42,16 @@ class CpuKeyValuesTest : public testing::TestWithParam<BackendTier> {
     const PassLimits limits = {.max_rows = kPrompt,
                                .max_decode_rows = 1,
                                .max_context = kRows,
-                               .n_heads = kHeads,
+                               .n_heads = kStoredHeads,
                                .n_kv_heads = 1,
-                               .head_dim = kHeadDim,
+                               .head_dim = kStoredHeadDim,
                                .rope_dims = 0,
                                .keys_are_values = keys_are_values};
     Bench bench(2, limits, type, GetParam());
     Backend& backend = bench.backend();
-    const Buffer q = bench.buffer(kPrompt, kHeads * kHeadDim);
-    const Buffer k = bench.buffer(kPrompt, kHeadDim);
-    const Buffer out = bench.buffer(kPrompt, kHeads * kHeadDim);
+    const Buffer q = bench.buffer(kPrompt, kStoredHeads * kStoredHeadDim);
+    const Buffer k = bench.buffer(kPrompt, kStoredHeadDim);
+    const Buffer out = bench.buffer(kPrompt, kStoredHeads * kStoredHeadDim);
     Rows outputs;
     for (std::uint32_t done = 0; done < kRows;) {
       const std::uint32_t n = done == 0 ? kPrompt : 1;
@@ -93,24 +93,25 @@ TEST_P(CpuKeyValuesTest, ValuesAreTheStoredKeys) {
   for (const KvType type : kAllKvTypes) {
     const Rows got = run(type, true);
     Rows stored;
-    for (const std::vector<float>& k : k_) stored.push_back(as_stored(k, type, kHeadDim, true));
+    for (const std::vector<float>& k : k_)
+      stored.push_back(as_stored(k, type, kStoredHeadDim, true));
     for (const std::uint32_t row : {0U, 1U, 63U, 64U, 130U, 131U, 139U}) {
-      for (std::uint32_t head = 0; head < kHeads; ++head) {
+      for (std::uint32_t head = 0; head < kStoredHeads; ++head) {
         std::vector<double> weights;
         double total = 0;
         for (std::uint32_t j = 0; j <= row; ++j) {
           double score = 0;
-          for (std::uint32_t d = 0; d < kHeadDim; ++d) {
-            score += static_cast<double>(q_[row][head * kHeadDim + d]) * stored[j][d];
+          for (std::uint32_t d = 0; d < kStoredHeadDim; ++d) {
+            score += static_cast<double>(q_[row][head * kStoredHeadDim + d]) * stored[j][d];
           }
           weights.push_back(std::exp(0.3F * score));
           total += weights.back();
         }
-        for (std::uint32_t d = 0; d < kHeadDim; ++d) {
+        for (std::uint32_t d = 0; d < kStoredHeadDim; ++d) {
           double want = 0;
           for (std::uint32_t j = 0; j <= row; ++j) want += weights[j] / total * stored[j][d];
           // Prompt rows of a matrix unit are rounded to bf16.
-          ASSERT_NEAR(got[row][head * kHeadDim + d], want, 0.04)
+          ASSERT_NEAR(got[row][head * kStoredHeadDim + d], want, 0.04)
               << kv_type_name(type) << ' ' << row << ' ' << head << ' ' << d;
         }
       }

@@ -33,25 +33,25 @@ using testing_support::scalar_backends;
 constexpr BlockFormat kF32 = {QuantType::kF32, 4};
 constexpr BlockFormat kQ4 = {QuantType::kQ4, 64};
 constexpr BlockFormat kTernary32 = {QuantType::kTernary, 32};
-constexpr std::uint32_t kRows = 200;
-constexpr std::uint32_t kCols = 172;
+constexpr std::uint32_t kWeightRows = 200;
+constexpr std::uint32_t kWeightCols = 172;
 
 // A weight matrix that can be cut into tiles in layout 1.
 class Weights {
  public:
-  Weights(BlockFormat format, Rng& rng, std::uint32_t n_cols = kCols)
+  Weights(BlockFormat format, Rng& rng, std::uint32_t n_cols = kWeightCols)
       : format_(format),
         n_cols_(n_cols),
-        bytes_(rows_bytes(format, Layout::kInterleaved, kRows, n_cols)),
-        values_(std::size_t{kRows} * n_cols) {
+        bytes_(rows_bytes(format, Layout::kInterleaved, kWeightRows, n_cols)),
+        values_(std::size_t{kWeightRows} * n_cols) {
     const std::uint64_t row_bytes = row_major_bytes(format, n_cols);
-    std::vector<std::byte> rows(kRows * row_bytes);
-    for (std::uint32_t row = 0; row < kRows; ++row) {
+    std::vector<std::byte> rows(kWeightRows * row_bytes);
+    for (std::uint32_t row = 0; row < kWeightRows; ++row) {
       const MutableByteSpan bytes = MutableByteSpan(rows).subspan(row * row_bytes, row_bytes);
       encode_row(format, random_values(n_cols, rng), kNearestRounding, bytes);
       decode_row(format, bytes, std::span(values_).subspan(std::size_t{row} * n_cols, n_cols));
     }
-    interleave_rows(format, kRows, n_cols, rows, bytes_.span());
+    interleave_rows(format, kWeightRows, n_cols, rows, bytes_.span());
   }
 
   WeightTile tile(std::uint32_t first_row, std::uint32_t n_rows, std::uint32_t target = 0) {
@@ -134,22 +134,22 @@ class CpuMatmulTest : public testing::TestWithParam<BackendTier> {
   static constexpr std::uint32_t kPassRows = 21;
   static constexpr std::uint32_t kPromptRows = 15;
   CpuMatmulTest() : weights_(kF32, rng_), bench_(2, limits(kPassRows), KvType::kF32, GetParam()) {
-    in_ = bench_.buffer(kPassRows, kCols);
-    out_ = bench_.buffer(kPassRows, kRows);
+    in_ = bench_.buffer(kPassRows, kWeightCols);
+    out_ = bench_.buffer(kPassRows, kWeightRows);
     upload(bench_, in_, x_);
   }
   // 172 products of normal values: f32 sums stay within 172 roundings of their magnitude.
   static constexpr double kBound = 172 * 172 * 0x1p-24;
 
   Rng rng_{3};
-  Matrix x_ = random_rows(kPassRows, kCols, rng_);
+  Matrix x_ = random_rows(kPassRows, kWeightCols, rng_);
   Weights weights_;
   Bench bench_;
   Buffer in_, out_;
 };
 
 TEST_P(CpuMatmulTest, TilesBiasAndBothRoles) {
-  const std::vector<float> bias = random_values(kRows, rng_);
+  const std::vector<float> bias = random_values(kWeightRows, rng_);
   const WeightTile tiles[] = {weights_.tile(0, 64), weights_.tile(64, 128), weights_.tile(192, 8)};
   const MatmulTarget target = {.out = out_, .bias = bias};
   bench_.backend().matmul({.in = in_,
@@ -161,7 +161,7 @@ TEST_P(CpuMatmulTest, TilesBiasAndBothRoles) {
                            .epilogue = {}});
   for (std::uint32_t i = 0; i < kPassRows; ++i) {
     const auto y = bench_.read_row(out_, i);
-    for (std::uint32_t r = 0; r < kRows; ++r) {
+    for (std::uint32_t r = 0; r < kWeightRows; ++r) {
       EXPECT_NEAR(y[r], weights_.product(r, x_[i]) + bias[r], kBound) << i << ' ' << r;
     }
   }
@@ -219,7 +219,7 @@ TEST_P(CpuMatmulTest, ATargetMayStartAtAnyRowOfItsBuffer) {
 
 TEST_P(CpuMatmulTest, BothWorkersRun) {
   if (bench_.pool().n_parallel() < 2) GTEST_SKIP() << "one CPU: workers take turns";
-  const WeightTile tile = weights_.tile(0, kRows);
+  const WeightTile tile = weights_.tile(0, kWeightRows);
   const MatmulTarget target = {.out = out_, .bias = {}};
   // Items go to whoever is free, so one product alone may be done by either worker.
   const auto both_ran = [&] {
@@ -240,14 +240,14 @@ TEST_P(CpuMatmulTest, BothWorkersRun) {
 }
 
 TEST_P(CpuMatmulTest, NormGathersListedRows) {
-  const std::vector<float> gain(kCols, 2.0F);
-  const Buffer normed = bench_.buffer(kPassRows, kCols);
+  const std::vector<float> gain(kWeightCols, 2.0F);
+  const Buffer normed = bench_.buffer(kPassRows, kWeightCols);
   const std::uint32_t list[] = {3, 9};
   bench_.backend().norm({.in = in_,
                          .out = normed,
                          .row_list = list,
                          .n_rows = 0,
-                         .n_cols = kCols,
+                         .n_cols = kWeightCols,
                          .kind = NormKind::kRmsNorm,
                          .epsilon = 0.5F,
                          .gain = gain,
@@ -255,9 +255,9 @@ TEST_P(CpuMatmulTest, NormGathersListedRows) {
   for (std::uint32_t i = 0; i < 2; ++i) {
     double squares = 0;
     for (const float value : x_[list[i]]) squares += static_cast<double>(value) * value;
-    const double scale = 2.0 / std::sqrt(squares / kCols + 0.5);
+    const double scale = 2.0 / std::sqrt(squares / kWeightCols + 0.5);
     const auto y = bench_.read_row(normed, i);
-    for (std::uint32_t c = 0; c < kCols; ++c) EXPECT_NEAR(y[c], x_[list[i]][c] * scale, 1e-5);
+    for (std::uint32_t c = 0; c < kWeightCols; ++c) EXPECT_NEAR(y[c], x_[list[i]][c] * scale, 1e-5);
   }
 }
 
@@ -276,8 +276,8 @@ Matrix multiply(Weights& weights, const Matrix& x, const Setting& setting) {
               setting.exact);
   const auto n_cols = static_cast<std::uint32_t>(x.front().size());
   const Buffer in = bench.buffer(setting.rows_per_call, n_cols);
-  const Buffer out = bench.buffer(setting.rows_per_call, kRows);
-  const WeightTile tile = weights.tile(0, kRows);
+  const Buffer out = bench.buffer(setting.rows_per_call, kWeightRows);
+  const WeightTile tile = weights.tile(0, kWeightRows);
   const MatmulTarget target = {.out = out, .bias = {}};
   Matrix y;
   for (std::uint32_t done = 0; done < setting.rows.n_rows; done += setting.rows_per_call) {
@@ -301,7 +301,7 @@ TEST(CpuMatmulRowsTest, BitsDependNeitherOnThreadsNorOnCompany) {
   Rng rng(21);
   for (const BlockFormat format : {kF32, kQ4, kTernary32}) {
     Weights weights(format, rng);
-    const Matrix x = random_rows(20, kCols, rng);
+    const Matrix x = random_rows(20, kWeightCols, rng);
     for (const BackendTier& tier : backend_tiers()) {
       for (const bool exact : {false, true}) {
         const Setting alone = {.tier = tier, .n_threads = 1, .exact = exact};
@@ -330,12 +330,12 @@ TEST(CpuMatmulRowsTest, AWiderProductBeforeLeavesNothing) {
   Rng rng(4);
   for (const BackendTier& tier : backend_tiers()) {
     Bench bench(1, limits(3), KvType::kF32, tier, /*exact=*/true);
-    const Buffer in = bench.buffer(3, kCols);
-    const Buffer out = bench.buffer(3, kRows);
+    const Buffer in = bench.buffer(3, kWeightCols);
+    const Buffer out = bench.buffer(3, kWeightRows);
     Weights weights(kQ4, rng, kNarrow);
-    const WeightTile tile = weights.tile(0, kRows);
+    const WeightTile tile = weights.tile(0, kWeightRows);
     const MatmulTarget target = {.out = out, .bias = {}};
-    const Matrix x = random_rows(3, kCols, rng);
+    const Matrix x = random_rows(3, kWeightCols, rng);
     upload(bench, in, x);
     bench.backend().matmul({.in = in,
                             .rows = {.n_prompt = 1, .n_rows = 3},
@@ -346,7 +346,7 @@ TEST(CpuMatmulRowsTest, AWiderProductBeforeLeavesNothing) {
                             .epilogue = {}});
     for (std::uint32_t i = 0; i < 3; ++i) {
       const auto y = bench.read_row(out, i);
-      for (std::uint32_t r = 0; r < kRows; ++r) {
+      for (std::uint32_t r = 0; r < kWeightRows; ++r) {
         EXPECT_NEAR(y[r], weights.product(r, x[i]), 1e-4) << i << ' ' << r;
       }
     }
@@ -357,16 +357,18 @@ TEST(CpuMatmulRowsTest, Int8RowsStayWithinTheirBound) {
   Rng rng(22);
   for (const BlockFormat format : {kQ4, kTernary32}) {
     Weights weights(format, rng);
-    const Matrix x = random_rows(20, kCols, rng);
+    const Matrix x = random_rows(20, kWeightCols, rng);
     const Matrix rounded = multiply(weights, x, {});
     const Matrix exact = multiply(weights, x, {.exact = true});
     double largest_share = 0;
     for (std::uint32_t i = 0; i < x.size(); ++i) {
-      for (std::uint32_t r = 0; r < kRows; ++r) {
+      for (std::uint32_t r = 0; r < kWeightRows; ++r) {
         double step_bound = 0;
         double magnitude = 0;
-        for (std::uint32_t first = 0; first < kCols; first += kernels::kActivationBlockColumns) {
-          const std::uint32_t last = std::min(first + kernels::kActivationBlockColumns, kCols);
+        for (std::uint32_t first = 0; first < kWeightCols;
+             first += kernels::kActivationBlockColumns) {
+          const std::uint32_t last =
+              std::min(first + kernels::kActivationBlockColumns, kWeightCols);
           double amax = 0;
           double weight_sum = 0;
           for (std::uint32_t c = first; c < last; ++c) {
@@ -420,9 +422,9 @@ TEST(CpuMatmulRowsTest, WrittenBuffersAreFormedAnew) {
   Backend& backend = bench.backend();
   const Buffer in = bench.buffer(kN, kSquare);
   const Buffer other = bench.buffer(kN, kSquare);
-  const Buffer out = bench.buffer(kN, kRows);
+  const Buffer out = bench.buffer(kN, kWeightRows);
   bench.begin(kN, RowRole::kPrompt);
-  const WeightTile tile = weights.tile(0, kRows);
+  const WeightTile tile = weights.tile(0, kWeightRows);
   const auto product_of = [&](Buffer from) {
     const MatmulTarget target = {.out = out, .bias = {}};
     backend.matmul({.in = from,
@@ -511,7 +513,7 @@ class CpuJointTest : public testing::TestWithParam<BackendTier> {
   // act(gate) * up, whole matrices multiplied on their own.
   Matrix by_steps(ActivationKind kind) {
     const kernels::KernelSet& set = kernels::kernel_set(kernels::Isa::kScalar);
-    const WeightTile tiles[] = {gate_.tile(0, kRows, 0), up_.tile(0, kRows, 1)};
+    const WeightTile tiles[] = {gate_.tile(0, kWeightRows, 0), up_.tile(0, kWeightRows, 1)};
     const MatmulTarget targets[] = {{.out = gate_out_, .bias = gate_bias_},
                                     {.out = up_out_, .bias = up_bias_}};
     bench_.backend().matmul(args(tiles, targets, {}));
@@ -520,19 +522,19 @@ class CpuJointTest : public testing::TestWithParam<BackendTier> {
     for (std::uint32_t i = 0; i < kN; ++i) {
       float* values = gate[i].data();
       switch (kind) {
-        case ActivationKind::kGeluTanh: set.activation.gelu_tanh(values, kRows); break;
-        case ActivationKind::kGeluErf: set.activation.gelu_erf(values, kRows); break;
-        case ActivationKind::kSilu: set.activation.silu(values, kRows); break;
-        case ActivationKind::kRelu: set.activation.relu(values, kRows); break;
-        case ActivationKind::kReluSquared: set.activation.relu_squared(values, kRows); break;
+        case ActivationKind::kGeluTanh: set.activation.gelu_tanh(values, kWeightRows); break;
+        case ActivationKind::kGeluErf: set.activation.gelu_erf(values, kWeightRows); break;
+        case ActivationKind::kSilu: set.activation.silu(values, kWeightRows); break;
+        case ActivationKind::kRelu: set.activation.relu(values, kWeightRows); break;
+        case ActivationKind::kReluSquared: set.activation.relu_squared(values, kWeightRows); break;
         case ActivationKind::kSigmoid:
-          set.activation.sigmoid_mul(values, up[i].data(), values, kRows);
+          set.activation.sigmoid_mul(values, up[i].data(), values, kWeightRows);
           continue;
         case ActivationKind::kSwishClamped:
-          set.activation.swish_clamped_mul(values, up[i].data(), values, kRows);
+          set.activation.swish_clamped_mul(values, up[i].data(), values, kWeightRows);
           continue;
       }
-      for (std::uint32_t c = 0; c < kRows; ++c) values[c] *= up[i][c];
+      for (std::uint32_t c = 0; c < kWeightRows; ++c) values[c] *= up[i][c];
     }
     return gate;
   }
@@ -551,13 +553,13 @@ class CpuJointTest : public testing::TestWithParam<BackendTier> {
   Rng rng_{24};
   Weights gate_{kQ4, rng_};
   Weights up_{kTernary32, rng_};
-  std::vector<float> gate_bias_ = random_values(kRows, rng_);
-  std::vector<float> up_bias_ = random_values(kRows, rng_);
-  Matrix x_ = random_rows(kN, kCols, rng_);
+  std::vector<float> gate_bias_ = random_values(kWeightRows, rng_);
+  std::vector<float> up_bias_ = random_values(kWeightRows, rng_);
+  Matrix x_ = random_rows(kN, kWeightCols, rng_);
   Bench bench_{2, limits(kN), KvType::kF32, GetParam()};
-  Buffer in_ = bench_.buffer(kN, kCols);
-  Buffer gate_out_ = bench_.buffer(kN, kRows);
-  Buffer up_out_ = bench_.buffer(kN, kRows);
+  Buffer in_ = bench_.buffer(kN, kWeightCols);
+  Buffer gate_out_ = bench_.buffer(kN, kWeightRows);
+  Buffer up_out_ = bench_.buffer(kN, kWeightRows);
 };
 
 TEST_P(CpuJointTest, GateAndUpInOneSweepEqualTheSteps) {
@@ -566,7 +568,8 @@ TEST_P(CpuJointTest, GateAndUpInOneSweepEqualTheSteps) {
         ActivationKind::kRelu, ActivationKind::kReluSquared, ActivationKind::kSigmoid,
         ActivationKind::kSwishClamped}) {
     const Matrix expected = by_steps(kind);
-    EXPECT_EQ(joined(kind, {{gate_.tile(0, kRows, 0), up_.tile(0, kRows, 1)}}), expected);
+    EXPECT_EQ(joined(kind, {{gate_.tile(0, kWeightRows, 0), up_.tile(0, kWeightRows, 1)}}),
+              expected);
   }
 }
 
@@ -581,7 +584,7 @@ TEST_P(CpuJointTest, TilesMayEndAtDifferentRowsAndComeInPortions) {
       {{gate(0, 64), up(0, 192), gate(64, 136), up(192, 8)}},
       {{gate(0, 64)}, {up(0, 192)}, {gate(64, 136), up(192, 8)}},
       {{up(0, 128)}, {gate(0, 192), up(128, 64)}, {up(192, 8)}, {gate(192, 8)}},
-      {{gate(0, kRows)}, {up(0, 64), up(64, 136)}},
+      {{gate(0, kWeightRows)}, {up(0, 64), up(64, 136)}},
   };
   for (const Calls& calls : orders) EXPECT_EQ(joined(ActivationKind::kSilu, calls), expected);
 }
@@ -590,14 +593,14 @@ TEST_P(CpuJointTest, ActivationScaleCapAndSumEqualTheSteps) {
   const kernels::KernelSet& set = kernels::kernel_set(kernels::Isa::kScalar);
   const WeightTile tiles[] = {gate_.tile(0, 128), gate_.tile(128, 72)};
   const MatmulTarget target = {.out = gate_out_, .bias = gate_bias_};
-  const Matrix sums = random_rows(kN, kRows, rng_);
-  const Buffer sum = bench_.buffer(kN, kRows);
+  const Matrix sums = random_rows(kN, kWeightRows, rng_);
+  const Buffer sum = bench_.buffer(kN, kWeightRows);
   bench_.backend().matmul(args(tiles, {&target, 1}, {}));
   Matrix expected = read(bench_, gate_out_, kN);
   for (std::uint32_t i = 0; i < kN; ++i) {
-    set.activation.gelu_tanh(expected[i].data(), kRows);
+    set.activation.gelu_tanh(expected[i].data(), kWeightRows);
     for (float& value : expected[i]) value *= 0.375F;
-    set.activation.soft_cap(expected[i].data(), 1.5F, kRows);
+    set.activation.soft_cap(expected[i].data(), 1.5F, kWeightRows);
   }
   upload(bench_, sum, sums);
   bench_.backend().matmul(args(
@@ -606,23 +609,24 @@ TEST_P(CpuJointTest, ActivationScaleCapAndSumEqualTheSteps) {
   EXPECT_EQ(read(bench_, gate_out_, kN), expected);
   const Matrix got = read(bench_, sum, kN);
   for (std::uint32_t i = 0; i < kN; ++i) {
-    for (std::uint32_t c = 0; c < kRows; ++c) {
+    for (std::uint32_t c = 0; c < kWeightRows; ++c) {
       ASSERT_EQ(got[i][c], sums[i][c] + expected[i][c]) << i << ' ' << c;
     }
   }
 }
 
 TEST_P(CpuJointTest, TheProfileCountsCallsBytesAndOperations) {
-  const WeightTile tiles[] = {gate_.tile(0, kRows, 0), up_.tile(0, kRows, 1)};
+  const WeightTile tiles[] = {gate_.tile(0, kWeightRows, 0), up_.tile(0, kWeightRows, 1)};
   const MatmulTarget targets[] = {{.out = gate_out_, .bias = {}}, {.out = up_out_, .bias = {}}};
   bench_.backend().matmul(args(tiles, targets, {}));
   ASSERT_TRUE(bench_.backend().wait().ok());
   const OperatorTimes& times = bench_.backend().profile()[OperatorKind::kGateUp];
   EXPECT_EQ(times.calls, 1U);
   EXPECT_GT(times.ns, 0U);
-  EXPECT_EQ(times.bytes, rows_bytes(kQ4, Layout::kInterleaved, kRows, kCols) +
-                             rows_bytes(kTernary32, Layout::kInterleaved, kRows, kCols));
-  EXPECT_EQ(times.operations, 2U * 2 * kRows * kCols * kN);
+  EXPECT_EQ(times.bytes,
+            rows_bytes(kQ4, Layout::kInterleaved, kWeightRows, kWeightCols) +
+                rows_bytes(kTernary32, Layout::kInterleaved, kWeightRows, kWeightCols));
+  EXPECT_EQ(times.operations, 2U * 2 * kWeightRows * kWeightCols * kN);
   EXPECT_EQ(bench_.backend().profile()[OperatorKind::kInputRows].calls, 1U);
   EXPECT_EQ(bench_.backend().profile()[OperatorKind::kDown].calls, 0U);
   EXPECT_EQ(bench_.backend().profile().product_ns(), times.ns);
@@ -636,7 +640,7 @@ TEST(CpuInt8RowsTest, TernaryRowsAreMultipliedInWholeNumbers) {
   constexpr std::uint32_t kWide = 1100;
   constexpr float kScale = 0.37F;
   Rng rng(8);
-  std::vector<std::vector<int>> codes(kRows);
+  std::vector<std::vector<int>> codes(kWeightRows);
   std::vector<std::byte> rows;
   for (std::vector<int>& row : codes) {
     std::vector<float> values;
@@ -648,13 +652,13 @@ TEST(CpuInt8RowsTest, TernaryRowsAreMultipliedInWholeNumbers) {
     encode_row(kFormat, values, kNearestRounding, bytes);
     rows.insert(rows.end(), bytes.begin(), bytes.end());
   }
-  AlignedBytes tile_bytes(rows_bytes(kFormat, Layout::kInterleaved, kRows, kWide));
-  interleave_rows(kFormat, kRows, kWide, rows, tile_bytes.span());
+  AlignedBytes tile_bytes(rows_bytes(kFormat, Layout::kInterleaved, kWeightRows, kWide));
+  interleave_rows(kFormat, kWeightRows, kWide, rows, tile_bytes.span());
   const WeightTile tile = {.bytes = tile_bytes.span().data(),
                            .format = kFormat,
                            .group_bytes = group_bytes(kFormat, kWide),
                            .first_row = 0,
-                           .n_rows = kRows,
+                           .n_rows = kWeightRows,
                            .n_cols = kWide,
                            .target = 0};
   const Matrix x = random_rows(9, kWide, rng);
@@ -664,7 +668,7 @@ TEST(CpuInt8RowsTest, TernaryRowsAreMultipliedInWholeNumbers) {
     for (const bool exact : {false, true}) {
       Bench bench(2, wide, KvType::kF32, tier, exact);
       const Buffer in = bench.buffer(9, kWide);
-      const Buffer out = bench.buffer(9, kRows);
+      const Buffer out = bench.buffer(9, kWeightRows);
       upload(bench, in, x);
       const MatmulTarget target = {.out = out, .bias = {}};
       bench.backend().matmul({.in = in,
@@ -678,7 +682,7 @@ TEST(CpuInt8RowsTest, TernaryRowsAreMultipliedInWholeNumbers) {
       const Matrix y = read(bench, out, 9);
       for (std::size_t i = 0; i < x.size(); ++i) {
         const IntegerRow row = quantised(x[i]);
-        for (std::uint32_t r = 0; r < kRows; ++r) {
+        for (std::uint32_t r = 0; r < kWeightRows; ++r) {
           int dot = 0;
           for (std::uint32_t c = 0; c < kWide; ++c) dot += codes[r][c] * row.codes[c];
           ASSERT_EQ(y[i][r], static_cast<float>(dot) * kScale * row.scale)
@@ -692,7 +696,7 @@ TEST(CpuInt8RowsTest, TernaryRowsAreMultipliedInWholeNumbers) {
 // Float weights take the same rows, rounded once however many tiles read them.
 TEST_P(CpuMatmulTest, FloatWeightsTakeRowsRoundedToInt8) {
   const MatmulTarget target = {.out = out_, .bias = {}};
-  for (const auto& [first, n] : {std::pair{0U, 64U}, std::pair{64U, kRows - 64U}}) {
+  for (const auto& [first, n] : {std::pair{0U, 64U}, std::pair{64U, kWeightRows - 64U}}) {
     const WeightTile tile = weights_.tile(first, n);
     bench_.backend().matmul({.in = in_,
                              .rows = {kPromptRows, kPassRows},
@@ -708,7 +712,7 @@ TEST_P(CpuMatmulTest, FloatWeightsTakeRowsRoundedToInt8) {
     const IntegerRow row = quantised(x_[i]);
     std::vector<float> rounded;
     for (const int code : row.codes) rounded.push_back(static_cast<float>(code) * row.scale);
-    for (std::uint32_t r = 0; r < kRows; ++r) {
+    for (std::uint32_t r = 0; r < kWeightRows; ++r) {
       EXPECT_NEAR(y[i][r], weights_.product(r, rounded), kBound);
     }
   }

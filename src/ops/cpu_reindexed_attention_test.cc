@@ -27,10 +27,10 @@ using testing_support::random_values;
 
 using Rows = std::vector<std::vector<float>>;
 
-constexpr std::uint32_t kContext = 700;
-constexpr std::uint32_t kLayer = 1;
+constexpr std::uint32_t kReindexedContext = 700;
+constexpr std::uint32_t kReindexedLayer = 1;
 
-struct Case {
+struct ReindexedCase {
   std::uint32_t n_heads = 4;
   std::uint32_t n_kv_heads = 2;
   std::uint32_t head_dim = 16;
@@ -48,10 +48,10 @@ struct Sequence {
   Rows q, k, v;
 };
 
-Sequence random_sequence(const Case& c, std::uint64_t seed) {
+Sequence random_sequence(const ReindexedCase& c, std::uint64_t seed) {
   Rng rng(seed);
   Sequence s;
-  for (std::uint32_t i = 0; i < kContext; ++i) {
+  for (std::uint32_t i = 0; i < kReindexedContext; ++i) {
     s.q.push_back(random_values(std::size_t{c.n_heads} * c.head_dim, rng));
     s.k.push_back(random_values(std::size_t{c.n_kv_heads} * c.head_dim, rng));
     s.v.push_back(random_values(std::size_t{c.n_kv_heads} * c.head_dim, rng));
@@ -59,7 +59,7 @@ Sequence random_sequence(const Case& c, std::uint64_t seed) {
   return s;
 }
 
-std::vector<float> frequencies(const Case& c) {
+std::vector<float> frequencies(const ReindexedCase& c) {
   std::vector<float> f;
   for (std::uint32_t i = 0; i < c.rope_dims / 2; ++i) {
     f.push_back(static_cast<float>(0.97 * std::pow(1000.0, -2.0 * i / c.rope_dims)));
@@ -67,17 +67,17 @@ std::vector<float> frequencies(const Case& c) {
   return f;
 }
 
-struct Outcome {
+struct ReindexedOutcome {
   Rows out;
   Rows rotated_keys;  // before they were stored
 };
 
-Outcome attend_all(const Case& c, const Sequence& s, unsigned n_threads, std::uint32_t pass_rows,
-                   RowRole role, const BackendTier& tier) {
+ReindexedOutcome attend_all(const ReindexedCase& c, const Sequence& s, unsigned n_threads,
+                            std::uint32_t pass_rows, RowRole role, const BackendTier& tier) {
   Bench bench(n_threads,
               {.max_rows = pass_rows,
                .max_decode_rows = pass_rows,
-               .max_context = kContext,
+               .max_context = kReindexedContext,
                .window = c.window,
                .sinks = c.sinks,
                .rope_reindex = c.reindex,
@@ -94,9 +94,9 @@ Outcome attend_all(const Case& c, const Sequence& s, unsigned n_threads, std::ui
   const Buffer out = bench.buffer(pass_rows, c.n_heads * c.head_dim);
   const Buffer q_sinks = c.reindex ? bench.buffer(pass_rows, c.n_heads * c.head_dim) : Buffer{};
   const std::vector<float> inverse = frequencies(c);
-  Outcome outcome;
-  for (std::uint32_t done = 0; done < kContext;) {
-    const std::uint32_t n = std::min(pass_rows, kContext - done);
+  ReindexedOutcome outcome;
+  for (std::uint32_t done = 0; done < kReindexedContext;) {
+    const std::uint32_t n = std::min(pass_rows, kReindexedContext - done);
     bench.begin(n, role,
                 {{.inverse_frequencies = inverse,
                   .factor = c.factor,
@@ -109,8 +109,8 @@ Outcome attend_all(const Case& c, const Sequence& s, unsigned n_threads, std::ui
     if (c.reindex) backend.rope_at_cache_position(q, q_sinks, c.n_heads, 0);
     backend.rope(q, c.n_heads, 0);
     backend.rope(k, c.n_kv_heads, 0);
-    backend.store_kv(kLayer, k, v);
-    backend.attend({.layer = kLayer,
+    backend.store_kv(kReindexedLayer, k, v);
+    backend.attend({.layer = kReindexedLayer,
                     .q = q,
                     .out = out,
                     .q_sinks = q_sinks,
@@ -129,7 +129,7 @@ Outcome attend_all(const Case& c, const Sequence& s, unsigned n_threads, std::ui
 }
 
 // Returns a head turned on by so many positions.
-std::vector<double> turned(std::span<const float> head, const Case& c, double positions) {
+std::vector<double> turned(std::span<const float> head, const ReindexedCase& c, double positions) {
   std::vector<double> x(head.begin(), head.end());
   const std::vector<float> inverse = frequencies(c);
   const std::size_t n_pairs = inverse.size();
@@ -145,7 +145,7 @@ std::vector<double> turned(std::span<const float> head, const Case& c, double po
 
 // What row `i` gets: the positions it sees, each at its place among them, and nothing else.
 // `keys` are rotated by their positions.
-std::vector<double> by_definition(const Case& c, const Rows& q, const Rows& keys,
+std::vector<double> by_definition(const ReindexedCase& c, const Rows& q, const Rows& keys,
                                   const Rows& values, std::uint32_t i) {
   std::vector<std::uint32_t> seen;
   for (std::uint32_t j = 0; j <= i; ++j) {
@@ -182,13 +182,13 @@ std::vector<double> by_definition(const Case& c, const Rows& q, const Rows& keys
   return out;
 }
 
-void expect_defined(const Case& c, const BackendTier& tier) {
+void expect_reindexed_as_defined(const ReindexedCase& c, const BackendTier& tier) {
   const Sequence s = random_sequence(c, 11);
-  const Outcome prompt = attend_all(c, s, 2, 75, RowRole::kPrompt, tier);
-  const Outcome generated = attend_all(c, s, 2, 4, RowRole::kGenerated, tier);
+  const ReindexedOutcome prompt = attend_all(c, s, 2, 75, RowRole::kPrompt, tier);
+  const ReindexedOutcome generated = attend_all(c, s, 2, 4, RowRole::kGenerated, tier);
   Rows keys;
   Rows values;
-  for (std::uint32_t i = 0; i < kContext; ++i) {
+  for (std::uint32_t i = 0; i < kReindexedContext; ++i) {
     for (std::uint32_t head = 0; head < c.n_kv_heads; ++head) {
       const std::size_t at = std::size_t{head} * c.head_dim;
       const auto want = turned(std::span(s.k[i]).subspan(at, c.head_dim), c, i);
@@ -201,8 +201,8 @@ void expect_defined(const Case& c, const BackendTier& tier) {
     values.push_back(as_stored(s.v[i], c.type, c.head_dim, /*keys=*/false));
   }
   const std::uint32_t fits = c.sinks + c.window;
-  for (const std::uint32_t row :
-       {0U, 1U, c.window, fits - 1, fits, fits + 1, fits + 63, 511U, 512U, 640U, kContext - 1}) {
+  for (const std::uint32_t row : {0U, 1U, c.window, fits - 1, fits, fits + 1, fits + 63, 511U, 512U,
+                                  640U, kReindexedContext - 1}) {
     const auto want = by_definition(c, s.q, keys, values, row);
     for (std::size_t i = 0; i < want.size(); ++i) {
       ASSERT_NEAR(prompt.out[row][i], want[i], 1e-4)
@@ -218,32 +218,32 @@ class CpuReindexedAttentionTest : public testing::TestWithParam<BackendTier> {};
 // A query and a KV head each, groups, heads of which only a part rotates, and every type of rows.
 TEST_P(CpuReindexedAttentionTest, ShapesMatchTheDefinition) {
   for (const KvType type : kAllKvTypes) {
-    expect_defined({.type = type}, GetParam());
-    expect_defined({.n_heads = 2, .n_kv_heads = 2, .head_dim = 64, .rope_dims = 64, .type = type},
-                   GetParam());
-    expect_defined({.n_heads = 6, .n_kv_heads = 1, .head_dim = 40, .rope_dims = 24, .type = type},
-                   GetParam());
+    expect_reindexed_as_defined({.type = type}, GetParam());
+    expect_reindexed_as_defined(
+        {.n_heads = 2, .n_kv_heads = 2, .head_dim = 64, .rope_dims = 64, .type = type}, GetParam());
+    expect_reindexed_as_defined(
+        {.n_heads = 6, .n_kv_heads = 1, .head_dim = 40, .rope_dims = 24, .type = type}, GetParam());
   }
 }
 
 // Windows within a page and over several spans, sinks of a page and more, none and one of each, and
 // windows of the model, which count places: shorter than the cache's, longer, and beyond the sinks.
 TEST_P(CpuReindexedAttentionTest, WindowsMatchTheDefinition) {
-  expect_defined({.window = 1, .sinks = 1}, GetParam());
-  expect_defined({.window = 20, .sinks = 70}, GetParam());
-  expect_defined({.window = 570, .sinks = 4}, GetParam());
-  expect_defined({.window = 64, .sinks = 0}, GetParam());
-  expect_defined({.rope_dims = 8, .factor = 1.19F}, GetParam());
-  expect_defined({.model_window = 50}, GetParam());
-  expect_defined({.model_window = 102}, GetParam());
-  expect_defined({.model_window = 300}, GetParam());
+  expect_reindexed_as_defined({.window = 1, .sinks = 1}, GetParam());
+  expect_reindexed_as_defined({.window = 20, .sinks = 70}, GetParam());
+  expect_reindexed_as_defined({.window = 570, .sinks = 4}, GetParam());
+  expect_reindexed_as_defined({.window = 64, .sinks = 0}, GetParam());
+  expect_reindexed_as_defined({.rope_dims = 8, .factor = 1.19F}, GetParam());
+  expect_reindexed_as_defined({.model_window = 50}, GetParam());
+  expect_reindexed_as_defined({.model_window = 102}, GetParam());
+  expect_reindexed_as_defined({.model_window = 300}, GetParam());
 }
 
 TEST_P(CpuReindexedAttentionTest, BitsDependNeitherOnPassesNorThreadsNorRole) {
   for (const KvType type : {KvType::kF16, KvType::k4Bit}) {
-    const Case c = {.type = type};
+    const ReindexedCase c = {.type = type};
     const Sequence s = random_sequence(c, 12);
-    const Rows want = attend_all(c, s, 1, kContext, RowRole::kPrompt, GetParam()).out;
+    const Rows want = attend_all(c, s, 1, kReindexedContext, RowRole::kPrompt, GetParam()).out;
     for (const std::uint32_t rows : {1U, 13U, 64U, 300U}) {
       EXPECT_EQ(attend_all(c, s, 2, rows, RowRole::kPrompt, GetParam()).out, want) << rows;
     }
@@ -253,7 +253,7 @@ TEST_P(CpuReindexedAttentionTest, BitsDependNeitherOnPassesNorThreadsNorRole) {
 }
 
 TEST_P(CpuReindexedAttentionTest, WhatFitsHasTheBitsOfTheWindow) {
-  Case c = {.type = KvType::kF16};
+  ReindexedCase c = {.type = KvType::kF16};
   const Sequence s = random_sequence(c, 13);
   for (const RowRole role : {RowRole::kPrompt, RowRole::kGenerated}) {
     c.reindex = true;
@@ -262,27 +262,27 @@ TEST_P(CpuReindexedAttentionTest, WhatFitsHasTheBitsOfTheWindow) {
     const Rows plain = attend_all(c, s, 2, 61, role, GetParam()).out;
     const std::uint32_t fits = c.sinks + c.window;
     for (std::uint32_t i = 0; i < fits; ++i) EXPECT_EQ(reindexed[i], plain[i]) << i;
-    for (std::uint32_t i = fits; i < kContext; ++i) EXPECT_NE(reindexed[i], plain[i]) << i;
+    for (std::uint32_t i = fits; i < kReindexedContext; ++i) EXPECT_NE(reindexed[i], plain[i]) << i;
   }
 }
 
 // The products of the first positions are rounded, those from there on are not.
 TEST_P(CpuReindexedAttentionTest, AnglesAreRoundedUpToTheTrainedLength) {
-  Case c = {};
+  ReindexedCase c = {};
   const Sequence s = random_sequence(c, 14);
   const auto keys_of = [&](std::uint32_t rounded_positions) {
     c.rounded_positions = rounded_positions;
     return attend_all(c, s, 2, 100, RowRole::kPrompt, GetParam()).rotated_keys;
   };
   const Rows some = keys_of(500);
-  const Rows all = keys_of(kContext);
+  const Rows all = keys_of(kReindexedContext);
   const Rows none = keys_of(0);
   std::uint32_t n_different = 0;
-  for (std::uint32_t i = 0; i < kContext; ++i) {
+  for (std::uint32_t i = 0; i < kReindexedContext; ++i) {
     EXPECT_EQ(some[i], i < 500 ? all[i] : none[i]) << i;
     if (all[i] != none[i]) ++n_different;
   }
-  EXPECT_GT(n_different, kContext / 2);
+  EXPECT_GT(n_different, kReindexedContext / 2);
 }
 
 INSTANTIATE_TEST_SUITE_P(Tiers, CpuReindexedAttentionTest, testing::ValuesIn(backend_tiers()),

@@ -22,10 +22,10 @@ using testing_support::random_values;
 using testing_support::run_in_passes;
 
 constexpr std::uint32_t kScanRows = 19;
-constexpr std::uint32_t kHeads = 6;
-constexpr std::uint32_t kHeadDim = 5;
+constexpr std::uint32_t kScanHeads = 6;
+constexpr std::uint32_t kScanHeadDim = 5;
 constexpr std::uint32_t kState = 23;
-constexpr std::uint32_t kInner = kHeads * kHeadDim;
+constexpr std::uint32_t kInner = kScanHeads * kScanHeadDim;
 constexpr std::uint32_t kStepAt = 3;   // column of the first time step
 constexpr std::uint32_t kStateAt = 7;  // values of the layer's state in front of the heads'
 
@@ -34,14 +34,14 @@ class CpuScanTest : public testing::TestWithParam<BackendTier> {
   CpuScanTest() {
     Rng rng(5);
     for (std::uint32_t i = 0; i < kScanRows; ++i) {
-      rows_.push_back(random_values(kInner + 2 * kHeads * kState, rng));
-      steps_.push_back(random_values(kStepAt + kHeads, rng));
+      rows_.push_back(random_values(kInner + 2 * kScanHeads * kState, rng));
+      steps_.push_back(random_values(kStepAt + kScanHeads, rng));
       for (float& step : steps_.back()) step *= 4.0F;
     }
-    decay_ = random_values(kHeads, rng);
+    decay_ = random_values(kScanHeads, rng);
     for (float& value : decay_) value = -std::fabs(value);
-    bias_ = random_values(kHeads, rng);
-    skip_ = random_values(kHeads, rng);
+    bias_ = random_values(kScanHeads, rng);
+    skip_ = random_values(kScanHeads, rng);
   }
 
   // Runs all rows in passes of `rows_per_pass`.
@@ -60,13 +60,13 @@ class CpuScanTest : public testing::TestWithParam<BackendTier> {
     backend.attach_states(states);
     const std::uint32_t n_cols = kInner + 2 * n_groups * kState;
     const Buffer in = bench.buffer(kScanRows, n_cols);
-    const Buffer steps = bench.buffer(kScanRows, kStepAt + kHeads);
+    const Buffer steps = bench.buffer(kScanRows, kStepAt + kScanHeads);
     const Buffer out = bench.buffer(kScanRows, kInner);
     ScanArgs args = {.in = in,
                      .time_step = {steps, kStepAt},
                      .out = out,
-                     .n_heads = kHeads,
-                     .head_dim = kHeadDim,
+                     .n_heads = kScanHeads,
+                     .head_dim = kScanHeadDim,
                      .n_state = kState,
                      .n_groups = n_groups,
                      .state_at = kStateAt,
@@ -96,13 +96,13 @@ TEST_P(CpuScanTest, AHeadRemembersWhatItsGroupTakesIn) {
     std::vector<double> size(kInner * kState);
     for (std::uint32_t row = 0; row < kScanRows; ++row) {
       for (std::uint32_t i = 0; i < kInner; ++i) {
-        const std::uint32_t head = i / kHeadDim;
+        const std::uint32_t head = i / kScanHeadDim;
         const double t =
             static_cast<double>(steps_[row][kStepAt + head]) + static_cast<double>(bias_[head]);
         const double step = std::log1p(std::exp(t));
         const double exponent = step * static_cast<double>(decay_[head]);
         const double x = static_cast<double>(rows_[row][i]);
-        const std::size_t b_at = kInner + std::size_t{head / (kHeads / n_groups)} * kState;
+        const std::size_t b_at = kInner + std::size_t{head / (kScanHeads / n_groups)} * kState;
         double want = static_cast<double>(skip_[head]) * x;
         double all = std::fabs(want);
         for (std::uint32_t n = 0; n < kState; ++n) {
@@ -140,7 +140,7 @@ TEST_P(CpuScanTest, TimeStepsOfAnySizeAreSoftened) {
   const auto still = run(1, kScanRows, 1);
   for (std::uint32_t row = 0; row < kScanRows; ++row) {
     for (std::uint32_t i = 0; i < kInner; ++i) {
-      EXPECT_EQ(still[row][i], skip_[i / kHeadDim] * rows_[row][i]) << row << ' ' << i;
+      EXPECT_EQ(still[row][i], skip_[i / kScanHeadDim] * rows_[row][i]) << row << ' ' << i;
     }
   }
   for (auto& row : steps_) std::ranges::fill(row, 100.0F);
@@ -157,8 +157,8 @@ TEST_P(CpuScanTest, TimeStepsOfAnySizeAreSoftened) {
         all += std::fabs(term);
       }
       const double x = static_cast<double>(rows_[row][i]);
-      const double step = 100.0 + static_cast<double>(bias_[i / kHeadDim]);
-      const double skipped = static_cast<double>(skip_[i / kHeadDim]) * x;
+      const double step = 100.0 + static_cast<double>(bias_[i / kScanHeadDim]);
+      const double skipped = static_cast<double>(skip_[i / kScanHeadDim]) * x;
       EXPECT_NEAR(lost[row][i], step * x * product + skipped,
                   (kState + 12) * 0x1p-24 * (step * std::fabs(x) * all + std::fabs(skipped)));
     }

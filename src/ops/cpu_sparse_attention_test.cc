@@ -42,9 +42,9 @@ using testing_support::naive_sparse_attention;
 using testing_support::NaiveSparseInput;
 using testing_support::random_rows;
 
-constexpr std::uint32_t kLayer = 1;
+constexpr std::uint32_t kSparseLayer = 1;
 
-struct Case {
+struct SparseCase {
   std::uint32_t n_heads = 2;
   std::uint32_t n_kv_heads = 2;
   std::uint32_t head_dim = 16;
@@ -57,11 +57,11 @@ struct Case {
   double rounding = 0.0;  // relative, of probabilities, beyond that of f32
 };
 
-NaiveSparseInput random_input(const Case& c, std::uint32_t n, std::uint64_t seed) {
+NaiveSparseInput random_input(const SparseCase& c, std::uint32_t n, std::uint64_t seed) {
   return random_rows({c.n_heads, c.n_kv_heads, c.head_dim}, n, seed);
 }
 
-struct Outcome {
+struct SparseOutcome {
   std::vector<std::vector<float>> out;
   MemorySets sets;                                    // as far as passes ended with chunks
   std::vector<std::vector<std::vector<float>>> sums;  // accumulators of those sets, as `sets`
@@ -69,7 +69,7 @@ struct Outcome {
   std::vector<float> open_sums;                       // of the chunk that is open at the end
 };
 
-bool operator==(const Outcome& a, const Outcome& b) {
+bool operator==(const SparseOutcome& a, const SparseOutcome& b) {
   const auto bits = [](const std::vector<BF16>& x) { return std::as_bytes(std::span(x)); };
   return a.out == b.out && a.open_sums == b.open_sums &&
          std::ranges::equal(bits(a.scores), bits(b.scores)) && a.sets.back() == b.sets.back() &&
@@ -79,8 +79,8 @@ bool operator==(const Outcome& a, const Outcome& b) {
 // Runs a prompt in passes that end at `ends`, of the roles given or prompt rows alone.
 class Prompt {
  public:
-  Prompt(const Case& c, const NaiveSparseInput& in, unsigned n_threads, const BackendTier& tier,
-         bool sparse = true)
+  Prompt(const SparseCase& c, const NaiveSparseInput& in, unsigned n_threads,
+         const BackendTier& tier, bool sparse = true)
       : case_(c),
         in_(in),
         bench_(n_threads, limits(sparse), c.type, tier, c.exact),
@@ -97,7 +97,7 @@ class Prompt {
 
   void pass(std::uint32_t n, RowRole role = RowRole::kPrompt) {
     text_.pass(n, role,
-               {.layer = kLayer,
+               {.layer = kSparseLayer,
                 .scale = scale(),
                 .soft_cap = case_.soft_cap,
                 .slopes = case_.slopes,
@@ -106,12 +106,13 @@ class Prompt {
     if (!states_.empty() && text_.n_done() % case_.sparse.chunk == 0) keep_sets();
   }
 
-  const Outcome& finish() {
+  const SparseOutcome& finish() {
     if (states_.empty()) return outcome_;
     keep_sets();
-    const auto scores = states_[0].scores(kLayer);
+    const auto scores = states_[0].scores(kSparseLayer);
     outcome_.scores.assign(scores.begin(), scores.end());
-    for (const auto sums : {states_[0].chunk_sums(kLayer), states_[0].memory_sums(kLayer)}) {
+    for (const auto sums :
+         {states_[0].chunk_sums(kSparseLayer), states_[0].memory_sums(kSparseLayer)}) {
       outcome_.open_sums.insert(outcome_.open_sums.end(), sums.begin(), sums.end());
     }
     return outcome_;
@@ -135,36 +136,37 @@ class Prompt {
     outcome_.sets.emplace_back();
     outcome_.sums.emplace_back();
     for (std::uint32_t head = 0; head < case_.n_kv_heads; ++head) {
-      const auto members = states_[0].members(kLayer, head);
+      const auto members = states_[0].members(kSparseLayer, head);
       outcome_.sets.back().emplace_back(members.begin(), members.end());
-      const float* sums = states_[0].accumulators(kLayer).data() +
+      const float* sums = states_[0].accumulators(kSparseLayer).data() +
                           std::size_t{head} * memory_set_size(case_.sparse);
       outcome_.sums.back().emplace_back(sums, sums + members.size());
     }
   }
 
-  const Case& case_;
+  const SparseCase& case_;
   const NaiveSparseInput& in_;
   Bench bench_;
   AttentionText text_;
   std::vector<SparsePrefillState> states_;
-  Outcome outcome_;
+  SparseOutcome outcome_;
 };
 
-Outcome run_in_passes(const Case& c, const NaiveSparseInput& in, unsigned n_threads,
-                      const std::vector<std::uint32_t>& sizes, const BackendTier& tier) {
+SparseOutcome run_in_passes(const SparseCase& c, const NaiveSparseInput& in, unsigned n_threads,
+                            const std::vector<std::uint32_t>& sizes, const BackendTier& tier) {
   Prompt run(c, in, n_threads, tier);
   for_passes(in.q.size(), sizes, [&](std::uint32_t n) { run.pass(n); });
   return run.finish();
 }
 
 // Passes that end with each chunk, so that every memory set is seen.
-Outcome run_by_chunks(const Case& c, const NaiveSparseInput& in, const BackendTier& tier) {
+SparseOutcome run_by_chunks(const SparseCase& c, const NaiveSparseInput& in,
+                            const BackendTier& tier) {
   return run_in_passes(c, in, 2, {c.sparse.chunk}, tier);
 }
 
 // What the memory set that serves from `end` on is chosen of.
-Choice choice_of(const Case& c, std::vector<std::int32_t> candidates, std::uint32_t end) {
+Choice choice_of(const SparseCase& c, std::vector<std::int32_t> candidates, std::uint32_t end) {
   for (std::uint32_t j = end - c.sparse.chunk; j < end; ++j) {
     candidates.push_back(static_cast<std::int32_t>(j));
   }
@@ -177,9 +179,9 @@ Choice choice_of(const Case& c, std::vector<std::int32_t> candidates, std::uint3
           .slack = 0x1p-7 + c.rounding};  // scores are rounded to 8 bits when a chunk ends
 }
 
-void expect_defined(const Case& c, std::uint32_t n, const BackendTier& tier) {
+void expect_sparse_as_defined(const SparseCase& c, std::uint32_t n, const BackendTier& tier) {
   const NaiveSparseInput in = random_input(c, n, 7 + n);
-  const Outcome got = run_by_chunks(c, in, tier);
+  const SparseOutcome got = run_by_chunks(c, in, tier);
   testing_support::NaiveSparseShape shape = {.n_heads = c.n_heads,
                                              .n_kv_heads = c.n_kv_heads,
                                              .head_dim = c.head_dim,
@@ -207,9 +209,9 @@ void expect_defined(const Case& c, std::uint32_t n, const BackendTier& tier) {
 class CpuSparseAttentionTest : public testing::TestWithParam<BackendTier> {};
 
 TEST_P(CpuSparseAttentionTest, LengthsMatchTheDefinition) {
-  const Case c;
+  const SparseCase c;
   for (const std::uint32_t n : {1U, 127U, 128U, 129U, 255U, 256U, 5 * 128U + 3U}) {
-    expect_defined(c, n, GetParam());
+    expect_sparse_as_defined(c, n, GetParam());
   }
 }
 
@@ -217,7 +219,7 @@ TEST_P(CpuSparseAttentionTest, ShapesMatchTheDefinition) {
   for (const auto& [n_heads, n_kv_heads, head_dim] :
        {std::tuple{2U, 1U, 64U}, {4U, 1U, 80U}, {8U, 1U, 128U}, {4U, 2U, 40U}}) {
     for (const KvType type : kAllKvTypes) {
-      expect_defined(
+      expect_sparse_as_defined(
           {.n_heads = n_heads, .n_kv_heads = n_kv_heads, .head_dim = head_dim, .type = type}, 300,
           GetParam());
     }
@@ -235,31 +237,31 @@ TEST_P(CpuSparseAttentionTest, OptionsMatchTheDefinition) {
       {.local = 64, .heavy = 100, .chunk = 190, .sinks = 4, .ranking = H2oRanking::kSum},
   };
   for (const SparsePrefillOptions& sparse : options) {
-    expect_defined({.n_heads = 4, .sparse = sparse}, 3 * sparse.chunk + 7, GetParam());
+    expect_sparse_as_defined({.n_heads = 4, .sparse = sparse}, 3 * sparse.chunk + 7, GetParam());
   }
 }
 
 TEST_P(CpuSparseAttentionTest, CapsAndSlopesMatchTheDefinition) {
-  expect_defined({.soft_cap = 1.5F}, 300, GetParam());
-  expect_defined({.slopes = {0.0625F, 0.001953125F}}, 300, GetParam());
+  expect_sparse_as_defined({.soft_cap = 1.5F}, 300, GetParam());
+  expect_sparse_as_defined({.slopes = {0.0625F, 0.001953125F}}, 300, GetParam());
   // A memory set of two pages, whose positions are the members' own.
-  expect_defined(
+  expect_sparse_as_defined(
       {.sparse = {.local = 40, .heavy = 60, .chunk = 128}, .slopes = {0.01F, 0.001953125F}}, 300,
       GetParam());
-  expect_defined({.slopes = {0.0625F, 0.5F}, .bf16_biases = true}, 300, GetParam());
-  expect_defined({.type = KvType::k4Bit, .soft_cap = 2.0F, .slopes = {0.01F, 0.02F}}, 300,
-                 GetParam());
+  expect_sparse_as_defined({.slopes = {0.0625F, 0.5F}, .bf16_biases = true}, 300, GetParam());
+  expect_sparse_as_defined({.type = KvType::k4Bit, .soft_cap = 2.0F, .slopes = {0.01F, 0.02F}}, 300,
+                           GetParam());
 }
 
 TEST_P(CpuSparseAttentionTest, BitsDependNeitherOnPassesNorOnThreads) {
-  for (const Case& c : {Case{.n_heads = 4}, Case{.n_heads = 4, .exact = false},
-                        Case{.n_heads = 4, .type = KvType::k8Bit},
-                        Case{.n_heads = 6,
-                        .type = KvType::kF16,
-                        .sparse = {.local = 30, .heavy = 30, .chunk = 100}}}) {
+  for (const SparseCase& c : {SparseCase{.n_heads = 4}, SparseCase{.n_heads = 4, .exact = false},
+                              SparseCase{.n_heads = 4, .type = KvType::k8Bit},
+                              SparseCase{.n_heads = 6,
+                              .type = KvType::kF16,
+                              .sparse = {.local = 30, .heavy = 30, .chunk = 100}}}) {
     const std::uint32_t chunk = c.sparse.chunk;
     const NaiveSparseInput in = random_input(c, 4 * chunk + 33, 3);
-    const Outcome want = run_in_passes(c, in, 1, {chunk}, GetParam());
+    const SparseOutcome want = run_in_passes(c, in, 1, {chunk}, GetParam());
     for (const unsigned n_threads : {1U, 2U, 3U}) {
       for (const std::vector<std::uint32_t>& sizes :
            {std::vector<std::uint32_t>{2 * chunk}, {4 * chunk + 33}, {75}, {1, 200, 3, 61}}) {
@@ -271,12 +273,12 @@ TEST_P(CpuSparseAttentionTest, BitsDependNeitherOnPassesNorOnThreads) {
 }
 
 TEST_P(CpuSparseAttentionTest, TheFirstChunkIsPlainAttentionBitForBit) {
-  const Case c = {.n_heads = 4, .type = KvType::kF16};
+  const SparseCase c = {.n_heads = 4, .type = KvType::kF16};
   const NaiveSparseInput in = random_input(c, 300, 5);
-  const Outcome sparse = run_in_passes(c, in, 2, {70}, GetParam());
+  const SparseOutcome sparse = run_in_passes(c, in, 2, {70}, GetParam());
   Prompt plain(c, in, 2, GetParam(), false);
   plain.pass(300);
-  const Outcome& full = plain.finish();
+  const SparseOutcome& full = plain.finish();
   for (std::uint32_t i = 0; i < c.sparse.chunk; ++i) EXPECT_EQ(sparse.out[i], full.out[i]) << i;
   EXPECT_NE(sparse.out[c.sparse.chunk + 60], full.out[c.sparse.chunk + 60]);
 }
@@ -284,18 +286,18 @@ TEST_P(CpuSparseAttentionTest, TheFirstChunkIsPlainAttentionBitForBit) {
 // Generated rows see everything, and what they pay to their chunk and its memory set counts: the
 // sets of a second prompt are those of one prompt over the same rows.
 TEST_P(CpuSparseAttentionTest, GeneratedRowsSeeAllAndAreScored) {
-  const Case c = {.n_heads = 4};
+  const SparseCase c = {.n_heads = 4};
   const NaiveSparseInput in = random_input(c, 400, 6);
-  const Outcome prompt = run_by_chunks(c, in, GetParam());
+  const SparseOutcome prompt = run_by_chunks(c, in, GetParam());
   Prompt turns(c, in, 2, GetParam());
   turns.pass(150);
   for (int i = 0; i < 30; ++i) turns.pass(1, RowRole::kGenerated);
   turns.pass(100);
   turns.pass(120);
-  const Outcome got = turns.finish();
+  const SparseOutcome got = turns.finish();
   Prompt plain(c, in, 2, GetParam(), false);
   plain.pass(400);
-  const Outcome full = plain.finish();
+  const SparseOutcome full = plain.finish();
   for (std::uint32_t i = 0; i < 400; ++i) {
     const bool sees_all = i < 128 || (i >= 150 && i < 180);
     const std::vector<float>& want = (sees_all ? full : prompt).out[i];
@@ -312,15 +314,15 @@ TEST(MatrixUnitsSparseAttentionTest, StayWithinTheirRounding) {
     GTEST_SKIP() << "the CPU has neither matrix units nor what emulates them";
   }
   for (const KvType type : {KvType::kF32, KvType::k4Bit}) {
-    Case c = {.n_heads = 4, .n_kv_heads = 2, .head_dim = 64, .type = type};
+    SparseCase c = {.n_heads = 4, .n_kv_heads = 2, .head_dim = 64, .type = type};
     const NaiveSparseInput in = random_input(c, 400, 407);
-    const Outcome exact = run_by_chunks(c, in, kernels::Isa::kAmx);
+    const SparseOutcome exact = run_by_chunks(c, in, kernels::Isa::kAmx);
     c.exact = false;
     c.rounding = 4 * 4 * 0x1p-9;
-    expect_defined(c, 400, kernels::Isa::kAmx);
+    expect_sparse_as_defined(c, 400, kernels::Isa::kAmx);
     // Prompt rows take the tiles, those of the first chunk and of the next ones, and nothing else
     // does.
-    const Outcome tiles = run_by_chunks(c, in, kernels::Isa::kAmx);
+    const SparseOutcome tiles = run_by_chunks(c, in, kernels::Isa::kAmx);
     EXPECT_NE(tiles.out[3], exact.out[3]);
     EXPECT_NE(tiles.out[300], exact.out[300]);
     EXPECT_EQ(run_by_chunks(c, in, kernels::Isa::kAvx512Vnni).out, exact.out);

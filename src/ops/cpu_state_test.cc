@@ -21,9 +21,9 @@ using testing_support::Bench;
 using testing_support::random_values;
 using testing_support::run_in_passes;
 
-constexpr std::uint32_t kRows = 23;
-constexpr std::uint32_t kChannels = 150;  // two whole blocks and a part
-constexpr std::uint32_t kFirst = 5;       // column of the first channel in the input
+constexpr std::uint32_t kConvolvedRows = 23;
+constexpr std::uint32_t kChannels = 150;    // two whole blocks and a part
+constexpr std::uint32_t kFirstChannel = 5;  // column of the first channel in the input
 
 struct Convolution {
   std::uint32_t n_taps;
@@ -34,8 +34,8 @@ class CpuStateTest : public testing::TestWithParam<BackendTier> {
  protected:
   CpuStateTest() {
     Rng rng(3);
-    for (std::uint32_t i = 0; i < kRows; ++i) {
-      rows_.push_back(random_values(kFirst + kChannels, rng));
+    for (std::uint32_t i = 0; i < kConvolvedRows; ++i) {
+      rows_.push_back(random_values(kFirstChannel + kChannels, rng));
     }
     taps_ = random_values(16 * kChannels, rng);
     bias_ = random_values(kChannels, rng);
@@ -44,18 +44,20 @@ class CpuStateTest : public testing::TestWithParam<BackendTier> {
   // Runs all rows in passes of `rows_per_pass`.
   std::vector<std::vector<float>> run(const Convolution& of, std::uint32_t rows_per_pass,
                                       unsigned n_threads) const {
-    Bench bench(
-        n_threads,
-        {.max_rows = kRows, .max_decode_rows = kRows, .max_context = kRows, .max_cols = 256},
-        KvType::kF32, GetParam());
+    Bench bench(n_threads,
+                {.max_rows = kConvolvedRows,
+                 .max_decode_rows = kConvolvedRows,
+                 .max_context = kConvolvedRows,
+                 .max_cols = 256},
+                KvType::kF32, GetParam());
     const StateShape shape = {.n_layers = 2, .layer_size = (of.n_taps - 1) * kChannels};
     StateCache states =
         StateCache::create(shape, 1, bench.memory(StateCache::region_bytes(shape, 1)));
     Backend& backend = bench.backend();
     backend.attach_states(states);
-    const Buffer in = bench.buffer(kRows, kFirst + kChannels);
-    const Buffer out = bench.buffer(kRows, kChannels);
-    ConvolveArgs args = {.in = {in, kFirst},
+    const Buffer in = bench.buffer(kConvolvedRows, kFirstChannel + kChannels);
+    const Buffer out = bench.buffer(kConvolvedRows, kChannels);
+    ConvolveArgs args = {.in = {in, kFirstChannel},
                          .out = out,
                          .n_channels = kChannels,
                          .n_taps = of.n_taps,
@@ -68,7 +70,7 @@ class CpuStateTest : public testing::TestWithParam<BackendTier> {
       args.layer = layer;
       backend.convolve(args);
     };
-    return run_in_passes(bench, states, kRows, rows_per_pass, out, upload, run_layer);
+    return run_in_passes(bench, states, kConvolvedRows, rows_per_pass, out, upload, run_layer);
   }
 
   std::vector<std::vector<float>> rows_;
@@ -78,14 +80,14 @@ class CpuStateTest : public testing::TestWithParam<BackendTier> {
 
 TEST_P(CpuStateTest, AConvolutionSeesTheRowsBeforeIt) {
   for (const Convolution of : {Convolution{3, false}, {2, true}, {4, true}, {16, false}}) {
-    const auto got = run(of, kRows, 2);
-    for (std::uint32_t row = 0; row < kRows; ++row) {
+    const auto got = run(of, kConvolvedRows, 2);
+    for (std::uint32_t row = 0; row < kConvolvedRows; ++row) {
       for (std::uint32_t c = 0; c < kChannels; ++c) {
         double want = of.has_bias ? bias_[c] : 0.0;
         double size = std::fabs(want);
         for (std::uint32_t back = 0; back < of.n_taps && back <= row; ++back) {
           const double term = static_cast<double>(taps_[(of.n_taps - 1 - back) * kChannels + c]) *
-                              static_cast<double>(rows_[row - back][kFirst + c]);
+                              static_cast<double>(rows_[row - back][kFirstChannel + c]);
           want += term;
           size += std::fabs(term);
         }
@@ -99,29 +101,30 @@ TEST_P(CpuStateTest, AConvolutionSeesTheRowsBeforeIt) {
 
 TEST_P(CpuStateTest, APromptInPiecesGivesTheBitsOfTheWhole) {
   for (const Convolution of : {Convolution{3, false}, {4, true}, {16, true}}) {
-    const auto whole = run(of, kRows, 1);
-    for (const std::uint32_t rows_per_pass : {1U, 2U, 5U, 9U, kRows}) {
+    const auto whole = run(of, kConvolvedRows, 1);
+    for (const std::uint32_t rows_per_pass : {1U, 2U, 5U, 9U, kConvolvedRows}) {
       EXPECT_EQ(run(of, rows_per_pass, 3), whole) << of.n_taps << ' ' << rows_per_pass;
     }
   }
 }
 
 TEST_P(CpuStateTest, ColumnsAreMultiplied) {
-  Bench bench(2, {.max_rows = kRows, .max_context = kRows, .max_cols = 256}, KvType::kF32,
-              GetParam());
-  const Buffer to = bench.buffer(kRows, kFirst + kChannels);
-  const Buffer by = bench.buffer(kRows, kChannels);
-  bench.begin(kRows, RowRole::kPrompt);
-  for (std::uint32_t i = 0; i < kRows; ++i) {
+  Bench bench(2, {.max_rows = kConvolvedRows, .max_context = kConvolvedRows, .max_cols = 256},
+              KvType::kF32, GetParam());
+  const Buffer to = bench.buffer(kConvolvedRows, kFirstChannel + kChannels);
+  const Buffer by = bench.buffer(kConvolvedRows, kChannels);
+  bench.begin(kConvolvedRows, RowRole::kPrompt);
+  for (std::uint32_t i = 0; i < kConvolvedRows; ++i) {
     bench.backend().upload_row(to, i, rows_[i]);
-    bench.backend().upload_row(by, i, std::span(rows_[kRows - 1 - i]).first(kChannels));
+    bench.backend().upload_row(by, i, std::span(rows_[kConvolvedRows - 1 - i]).first(kChannels));
   }
-  bench.backend().multiply({to, kFirst}, {by, 7}, 90);
-  for (std::uint32_t i = 0; i < kRows; ++i) {
+  bench.backend().multiply({to, kFirstChannel}, {by, 7}, 90);
+  for (std::uint32_t i = 0; i < kConvolvedRows; ++i) {
     const auto row = bench.read_row(to, i);
-    for (std::uint32_t c = 0; c < kFirst + kChannels; ++c) {
-      const bool inside = c >= kFirst && c < kFirst + 90;
-      const float want = inside ? rows_[i][c] * rows_[kRows - 1 - i][c - kFirst + 7] : rows_[i][c];
+    for (std::uint32_t c = 0; c < kFirstChannel + kChannels; ++c) {
+      const bool inside = c >= kFirstChannel && c < kFirstChannel + 90;
+      const float want =
+          inside ? rows_[i][c] * rows_[kConvolvedRows - 1 - i][c - kFirstChannel + 7] : rows_[i][c];
       ASSERT_EQ(row[c], want) << i << ' ' << c;
     }
   }

@@ -24,9 +24,9 @@ using testing_support::Bench;
 using testing_support::DeferredBackend;
 using testing_support::random_values;
 
-constexpr BlockFormat kFormat = {QuantType::kQ4, 64};
-constexpr std::uint32_t kRows = 48;
-constexpr std::uint32_t kCols = 64;
+constexpr BlockFormat kMatrixFormat = {QuantType::kQ4, 64};
+constexpr std::uint32_t kMatrixRows = 48;
+constexpr std::uint32_t kMatrixCols = 64;
 constexpr std::uint32_t kPassRows = 3;
 
 using Matrix = std::vector<std::vector<float>>;
@@ -34,14 +34,14 @@ using Matrix = std::vector<std::vector<float>>;
 class DeferredBackendTest : public testing::Test {
  protected:
   DeferredBackendTest() {
-    const std::uint64_t row_bytes = row_major_bytes(kFormat, kCols);
-    std::vector<std::byte> rows(kRows * row_bytes);
-    for (std::uint32_t row = 0; row < kRows; ++row) {
-      encode_row(kFormat, random_values(kCols, rng_), kNearestRounding,
+    const std::uint64_t row_bytes = row_major_bytes(kMatrixFormat, kMatrixCols);
+    std::vector<std::byte> rows(kMatrixRows * row_bytes);
+    for (std::uint32_t row = 0; row < kMatrixRows; ++row) {
+      encode_row(kMatrixFormat, random_values(kMatrixCols, rng_), kNearestRounding,
                  MutableByteSpan(rows).subspan(row * row_bytes, row_bytes));
     }
-    interleave_rows(kFormat, kRows, kCols, rows, weights_.span());
-    for (std::uint32_t i = 0; i < kPassRows; ++i) x_.push_back(random_values(kCols, rng_));
+    interleave_rows(kMatrixFormat, kMatrixRows, kMatrixCols, rows, weights_.span());
+    for (std::uint32_t i = 0; i < kPassRows; ++i) x_.push_back(random_values(kMatrixCols, rng_));
   }
 
   static PassLimits limits() {
@@ -51,21 +51,21 @@ class DeferredBackendTest : public testing::Test {
             .n_heads = 1,
             .n_kv_heads = 1,
             .head_dim = 8,
-            .max_cols = kCols};
+            .max_cols = kMatrixCols};
   }
 
   DeferredBackend& deferred() { return static_cast<DeferredBackend&>(bench_.backend()); }
 
   // Some rows of the matrix, as a part of its tile.
-  WeightTile tile(TileId id, std::uint32_t first_row = 0, std::uint32_t n_rows = kRows) {
-    const std::size_t group = group_bytes(kFormat, kCols);
+  WeightTile tile(TileId id, std::uint32_t first_row = 0, std::uint32_t n_rows = kMatrixRows) {
+    const std::size_t group = group_bytes(kMatrixFormat, kMatrixCols);
     const std::size_t offset = first_row / kRowGroup * group;
     return {.bytes = weights_.span().data() + offset,
-            .format = kFormat,
+            .format = kMatrixFormat,
             .group_bytes = group,
             .first_row = first_row,
             .n_rows = n_rows,
-            .n_cols = kCols,
+            .n_cols = kMatrixCols,
             .id = id,
             .offset = static_cast<std::uint32_t>(offset),
             .whole_bytes = static_cast<std::uint32_t>(weights_.span().size())};
@@ -97,20 +97,20 @@ class DeferredBackendTest : public testing::Test {
   // The product by the CPU's backend.
   Matrix expected() {
     Bench bench(1, limits(), KvType::kF32);
-    const Buffer in = bench.buffer(kPassRows, kCols);
-    const Buffer out = bench.buffer(kPassRows, kRows);
+    const Buffer in = bench.buffer(kPassRows, kMatrixCols);
+    const Buffer out = bench.buffer(kPassRows, kMatrixRows);
     upload(bench, in);
     submit(bench, in, out, {tile(kNoTile)});
     return read(bench, out);
   }
 
   Rng rng_{31};
-  AlignedBytes weights_{rows_bytes(kFormat, Layout::kInterleaved, kRows, kCols)};
+  AlignedBytes weights_{rows_bytes(kMatrixFormat, Layout::kInterleaved, kMatrixRows, kMatrixCols)};
   Matrix x_;
   Bench bench_{
       1, limits(), KvType::kF32, {kernels::Isa::kScalar, BackendTier::make_kind<DeferredBackend>}};
-  Buffer in_ = bench_.buffer(kPassRows, kCols);
-  Buffer out_ = bench_.buffer(kPassRows, kRows);
+  Buffer in_ = bench_.buffer(kPassRows, kMatrixCols);
+  Buffer out_ = bench_.buffer(kPassRows, kMatrixRows);
 };
 
 TEST_F(DeferredBackendTest, ResultsAreThereAfterAWaitAlone) {
@@ -143,7 +143,7 @@ TEST_F(DeferredBackendTest, ArgumentsMayChangeOnceTheyAreSubmitted) {
   list = {1, 1};
   const Matrix got = read(bench_, out_);
   EXPECT_EQ(got[0], want[0]);
-  EXPECT_EQ(got[1], std::vector<float>(kRows));
+  EXPECT_EQ(got[1], std::vector<float>(kMatrixRows));
   EXPECT_EQ(got[2], want[2]);
 }
 

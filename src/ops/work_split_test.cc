@@ -17,16 +17,16 @@
 namespace qsf {
 namespace {
 
-constexpr std::uint32_t kCols = 2048;
-constexpr BlockFormat kFormat = {QuantType::kQ4, 64};
+constexpr std::uint32_t kTileCols = 2048;
+constexpr BlockFormat kTileFormat = {QuantType::kQ4, 64};
 
 WeightTile tile(std::uint32_t target, std::uint32_t first_row, std::uint32_t n_rows) {
   return {.bytes = nullptr,
-          .format = kFormat,
-          .group_bytes = group_bytes(kFormat, kCols),
+          .format = kTileFormat,
+          .group_bytes = group_bytes(kTileFormat, kTileCols),
           .first_row = first_row,
           .n_rows = n_rows,
-          .n_cols = kCols,
+          .n_cols = kTileCols,
           .target = target};
 }
 
@@ -155,11 +155,12 @@ TEST(WorkSplitTest, FewRowsAreCutIntoEqualBytes) {
   split.cut(tiles, 1, false, nullptr);
   for (std::size_t i = 0; i + 1 < split.n_items(); ++i) {
     EXPECT_EQ(split.item(i).n_rows, split.item(0).n_rows);
-    const std::uint64_t bytes = split.item(i).n_rows / kRowGroup * group_bytes(kFormat, kCols);
+    const std::uint64_t bytes =
+        split.item(i).n_rows / kRowGroup * group_bytes(kTileFormat, kTileCols);
     EXPECT_GT(bytes, 128U << 10);
     EXPECT_LE(bytes, 512U << 10);
   }
-  EXPECT_EQ(split.weight_bytes(), 256 * group_bytes(kFormat, kCols));
+  EXPECT_EQ(split.weight_bytes(), 256 * group_bytes(kTileFormat, kTileCols));
 }
 
 // The taker of a queue walks through neighbours, which is what the memory likes, and then helps.
