@@ -90,9 +90,9 @@ TEST(SigmoidRouterTest, TakesTheFirstOfEqualSums) {
 }
 
 TEST(SigmoidRouterTest, NumbersThatAreNoneChooseEachExpertOnce) {
-  constexpr float kInf = std::numeric_limits<float>::infinity();
-  constexpr float kNan = std::numeric_limits<float>::quiet_NaN();
-  for (const float broken : {kNan, kInf, -kInf}) {
+  constexpr float kInfinity = std::numeric_limits<float>::infinity();
+  constexpr float kNotANumber = std::numeric_limits<float>::quiet_NaN();
+  for (const float broken : {kNotANumber, kInfinity, -kInfinity}) {
     for (const std::uint32_t n_groups_used : {1U, 2U}) {
       const std::vector<float> scores = {broken, 1.0F, broken, broken};
       const auto all = ids(chosen(rule(2, n_groups_used), scores, scores, 2));

@@ -53,8 +53,8 @@ TEST(SparsemixerRouterTest, EqualScoresAndNumbersThatAreNone) {
   EXPECT_EQ(equal[1].expert, 1U);
   EXPECT_FLOAT_EQ(equal[0].weight, 1.0F / 3.0F);
   EXPECT_FLOAT_EQ(equal[1].weight, 0.5F);
-  constexpr float kNan = std::numeric_limits<float>::quiet_NaN();
-  const auto broken = two_of({kNan, kNan, 1.0F}, 0.01F);
+  constexpr float kNotANumber = std::numeric_limits<float>::quiet_NaN();
+  const auto broken = two_of({kNotANumber, kNotANumber, 1.0F}, 0.01F);
   EXPECT_EQ(broken[0].expert, 2U);
   EXPECT_EQ(broken[0].weight, 1.0F);
   EXPECT_EQ(broken[1].expert, 0U);
