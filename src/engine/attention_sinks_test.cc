@@ -18,13 +18,13 @@ namespace {
 using testing::HasSubstr;
 using namespace testing_support;
 
-constexpr std::size_t kRows = 150;  // more than two pages
-constexpr std::uint32_t kContext = 256;
+constexpr std::size_t kSinkRows = 150;  // more than two pages
+constexpr std::uint32_t kSinkContext = 256;
 
 class AttentionSinksTest : public AttentionContractTest {
  protected:
   void SetUp() override {
-    ModelSpec spec = naive_llama(2, kContext);
+    ModelSpec spec = naive_llama(2, kSinkContext);
     spec.architecture = "gpt-oss";
     spec.activation = Activation::kSwishClamped;
     spec.n_experts = 2;
@@ -32,24 +32,24 @@ class AttentionSinksTest : public AttentionContractTest {
     spec.expert_ffn = 24;
     spec.expert_renormalised = true;
     spec.sliding_window = {20, 0};
-    make_model(spec, kRows);
+    make_model(spec, kSinkRows);
   }
 };
 
 TEST_F(AttentionSinksTest, EveryKvTypeFollowsTheDefinition) {
-  expect_kv_types(kContext, 1.5);
+  expect_kv_types(kSinkContext, 1.5);
 }
 
 TEST_F(AttentionSinksTest, CallsPassesAndCancellingDoNotShow) {
-  expect_calls_do_not_show(exact_options(kContext));
+  expect_calls_do_not_show(exact_options(kSinkContext));
 }
 
 TEST_F(AttentionSinksTest, GeneratedRowsFollowTheDefinition) {
-  expect_generated_rows(exact_options(kContext));
+  expect_generated_rows(exact_options(kSinkContext));
 }
 
 TEST_F(AttentionSinksTest, WindowsOfTheCacheFollowTheDefinition) {
-  expect_window(exact_options(kContext));
+  expect_window(exact_options(kSinkContext));
 }
 
 TEST_F(AttentionSinksTest, WhatCannotTakeSinksRefusesTheModel) {

@@ -20,7 +20,7 @@ using namespace testing_support;
 
 constexpr std::size_t kChunkedRows = 150;  // more than two pages
 constexpr std::uint32_t kChunkedContext = 256;
-constexpr std::uint32_t kChunk = 70;
+constexpr std::uint32_t kAttentionChunk = 70;
 
 class ChunkedAttentionTest : public NaiveModelTest {
  protected:
@@ -28,7 +28,7 @@ class ChunkedAttentionTest : public NaiveModelTest {
     ModelSpec spec = naive_llama(3, kChunkedContext);
     spec.architecture = "llama4";
     spec.layer_rope = {1, 0, 1};
-    spec.sliding_window = {kChunk, 0, kChunk};
+    spec.sliding_window = {kAttentionChunk, 0, kAttentionChunk};
     spec.chunked_windows = true;
     spec.unit_head_norms = true;
     spec.query_position_scale = 0.7F;

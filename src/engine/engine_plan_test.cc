@@ -20,6 +20,7 @@
 #include <vector>
 
 #include "engine/engine_impl.h"
+#include "engine/testing/streamed_model.h"
 #include "ops/make_backend.h"
 #include "platform/memory.h"
 #include "platform/threads.h"
@@ -32,8 +33,8 @@ using testing::HasSubstr;
 using testing::IsEmpty;
 using testing::Not;
 using testing::StartsWith;
+using testing_support::kMB;
 
-constexpr std::uint64_t kMB = 1'000'000;
 const std::string kModel = std::string(QSF_SOURCE_DIR) + "/models/tales-5M-4bit.qsf";
 
 class EnginePlanTest : public testing::Test {

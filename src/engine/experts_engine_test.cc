@@ -24,7 +24,7 @@ using testing_support::Logits;
 using testing_support::naive_llama;
 using testing_support::NaiveModelTest;
 
-constexpr std::size_t kTokens = 48;
+constexpr std::size_t kExpertTokens = 48;
 constexpr std::size_t kSteps = 6;
 
 class ExpertsEngineTest : public NaiveModelTest {
@@ -40,7 +40,7 @@ class ExpertsEngineTest : public NaiveModelTest {
     spec.expert_renormalised = true;
     spec.shared_ffn = 44;
     spec.expert_layers = {1, 0, 1, 1};
-    make_model(spec, kTokens + kSteps);
+    make_model(spec, kExpertTokens + kSteps);
     spec_ = spec;
   }
   EngineOptions options(std::uint64_t budget_bytes) const {
@@ -80,8 +80,8 @@ TEST_F(ExpertsEngineTest, EveryBudgetCutAndCompanyGivesTheSameBits) {
     const auto engine = open(options(0));
     ASSERT_TRUE(engine->plan().residency.everything_resident);
     const auto session = session_of(*engine);
-    prefill(*session, 0, kTokens, prompt);
-    for (std::size_t i = 0; i < kSteps; ++i) step(*session, kTokens + i, steps);
+    prefill(*session, 0, kExpertTokens, prompt);
+    for (std::size_t i = 0; i < kSteps; ++i) step(*session, kExpertTokens + i, steps);
   }
   const std::string saved = path_ + ".session";
   const std::uint64_t least = least_budget();
@@ -106,7 +106,7 @@ TEST_F(ExpertsEngineTest, EveryBudgetCutAndCompanyGivesTheSameBits) {
     ASSERT_TRUE(restored->load(saved).ok());
     std::vector<Logits> of_step(3);
     for (std::size_t i = 0; i < kSteps; ++i) {
-      step_all(*engine, {session.get(), fork.get(), restored.get()}, kTokens + i, of_step);
+      step_all(*engine, {session.get(), fork.get(), restored.get()}, kExpertTokens + i, of_step);
     }
     for (const Logits& logits : of_step) EXPECT_EQ(logits, steps);
     const PagerStats stats = engine->pager_stats();
@@ -126,8 +126,8 @@ TEST_F(ExpertsEngineTest, RowsTakeFewerExperts) {
     const auto engine = open(with);
     const auto session = session_of(*engine);
     Logits logits;
-    prefill(*session, 0, kTokens, logits);
-    for (std::size_t i = 0; i < kSteps; ++i) step(*session, kTokens + i, logits);
+    prefill(*session, 0, kExpertTokens, logits);
+    for (std::size_t i = 0; i < kSteps; ++i) step(*session, kExpertTokens + i, logits);
     return logits;
   };
   const Logits all = logits_with(options(0));
@@ -145,7 +145,7 @@ TEST_F(ExpertsEngineTest, RowsTakeFewerExperts) {
     const auto engine = open(fewer);
     const auto session = session_of(*engine);
     Logits logits;
-    prefill(*session, 0, kTokens, logits);
+    prefill(*session, 0, kExpertTokens, logits);
     ASSERT_TRUE(session->save(saved).ok());
   }
   EXPECT_EQ(session_of(*open(options(0)))->load(saved).code(), StatusCode::kInvalidArgument);
@@ -157,7 +157,7 @@ TEST_F(ExpertsEngineTest, RowsTakeFewerExperts) {
   EXPECT_THAT(refused.error().message(), testing::HasSubstr("4 experts a row: expected 1 to 3"));
   ModelSpec spec = spec_;
   spec.n_experts_used = 2;
-  make_model(spec, kTokens + kSteps);
+  make_model(spec, kExpertTokens + kSteps);
   EXPECT_EQ(logits_with(options(0)), two);
 }
 
@@ -169,8 +169,8 @@ TEST_F(ExpertsEngineTest, ExpertsInMemoryTakeThePlaceOfMissingOnes) {
     const auto engine = open(with);
     const auto session = session_of(*engine);
     Logits logits;
-    prefill(*session, 0, kTokens, logits);
-    for (std::size_t i = 0; i < kSteps; ++i) step(*session, kTokens + i, logits);
+    prefill(*session, 0, kExpertTokens, logits);
+    for (std::size_t i = 0; i < kSteps; ++i) step(*session, kExpertTokens + i, logits);
     n_missed = engine->pager_stats().experts_missed;
     return logits;
   };
@@ -200,14 +200,14 @@ TEST_F(ExpertsEngineTest, NumbersOfExpertsThatCannotBeAreRefused) {
   spec.expert_renormalised = false;
   spec.expert_scoring = ExpertScoring::kSparsemixer;
   spec.expert_margin = 0.01F;
-  make_model(spec, kTokens);
+  make_model(spec, kExpertTokens);
   EngineOptions one = options(0);
   one.experts_used = 1;
   const auto together = Engine::open(path_, one);
   ASSERT_FALSE(together.has_value());
   EXPECT_EQ(together.error().code(), StatusCode::kUnsupported);
   EXPECT_THAT(together.error().message(), testing::HasSubstr("chooses 2 together"));
-  make_model(naive_llama(2, 64), kTokens);
+  make_model(naive_llama(2, 64), kExpertTokens);
   const auto none = Engine::open(path_, one);
   ASSERT_FALSE(none.has_value());
   EXPECT_EQ(none.error().code(), StatusCode::kInvalidArgument);
@@ -235,7 +235,7 @@ TEST_F(ExpertsEngineTest, ThePlanExpectsTheHitsOfTheCalibration) {
               testing::Contains(testing::HasSubstr("if any choice is as likely as any other")));
   ModelSpec spec = spec_;
   spec.expert_hits.assign(16, 0.75F);
-  make_model(spec, kTokens + kSteps);
+  make_model(spec, kExpertTokens + kSteps);
   const auto calibrated = Engine::plan_file(path_, small).value();
   EXPECT_EQ(calibrated.residency.n_expert_slots, without.residency.n_expert_slots);
   EXPECT_EQ(calibrated.residency.expert_hits, 0.75);

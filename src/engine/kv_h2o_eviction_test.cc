@@ -35,7 +35,7 @@ using testing_support::NaiveModelTest;
 
 constexpr KvPolicyOptions kPolicy = {
     .policy = KvPolicy::kH2o, .window = 40, .sinks = 2, .heavy = 20};
-constexpr std::size_t kTokens = 290;  // four blocks and a part of one
+constexpr std::size_t kEvictedTokens = 290;  // four blocks and a part of one
 constexpr std::size_t kBlock = kEvictionBlock;
 
 // Other logits, and numbers.
@@ -51,7 +51,7 @@ class KvH2oEvictionTest : public NaiveModelTest {
     return options;
   }
   Logits run(const EngineOptions& options, const std::vector<std::size_t>& sizes,
-             std::size_t n = kTokens) const {
+             std::size_t n = kEvictedTokens) const {
     return NaiveModelTest::run(options, sizes, n);
   }
 };
@@ -65,8 +65,8 @@ TEST_F(KvH2oEvictionTest, EveryLayerAttendsToWindowAndHeavyHitters) {
     const auto session = engine->create_session().value();
     std::map<std::tuple<std::size_t, std::uint32_t, std::uint32_t>, std::vector<std::int32_t>> sets;
     Logits got;
-    for (std::size_t first = 0; first < kTokens; first += kBlock) {
-      const std::size_t last = std::min(kTokens, first + kBlock);
+    for (std::size_t first = 0; first < kEvictedTokens; first += kBlock) {
+      const std::size_t last = std::min(kEvictedTokens, first + kBlock);
       if (first < 3 * kBlock) {
         prefill(*session, first, last, got);
       } else {
@@ -85,13 +85,14 @@ TEST_F(KvH2oEvictionTest, EveryLayerAttendsToWindowAndHeavyHitters) {
       const auto& set = sets[{block, layer, head}];
       return std::ranges::find(set, static_cast<std::int32_t>(j)) != set.end();
     };
-    const auto want = model_->logits({tokens_.begin(), tokens_.begin() + kTokens}, 300, {}, sees);
+    const auto want =
+        model_->logits({tokens_.begin(), tokens_.begin() + kEvictedTokens}, 300, {}, sees);
     ASSERT_EQ(got.size(), want.size());
     EXPECT_LE(largest_difference(got, want), 1e-4) << n_layers << " layers";
     // The sets matter: without them the same logits are far away.
     sets.clear();
     const auto without =
-        model_->logits({tokens_.begin(), tokens_.begin() + kTokens}, 300, {}, sees);
+        model_->logits({tokens_.begin(), tokens_.begin() + kEvictedTokens}, 300, {}, sees);
     EXPECT_THAT(largest_difference(got, without), kFarAway);
   }
 }
@@ -104,27 +105,27 @@ TEST_F(KvH2oEvictionTest, CallsPassesAndThreadsDoNotShow) {
       EngineOptions changed = options();
       changed.rows_per_pass = rows_per_pass;
       changed.n_threads = n_threads;
-      EXPECT_EQ(run(changed, {kTokens}), want) << rows_per_pass << " rows";
+      EXPECT_EQ(run(changed, {kEvictedTokens}), want) << rows_per_pass << " rows";
       EXPECT_EQ(run(changed, {1, 70, 3, 131}), want) << rows_per_pass << " rows";
     }
   }
   EngineOptions spilled = options();
   spilled.kv_spill_path = path_ + ".kv";
   spilled.rows_per_pass = 50;
-  EXPECT_EQ(run(spilled, {kTokens}), want);
+  EXPECT_EQ(run(spilled, {kEvictedTokens}), want);
 }
 
 TEST_F(KvH2oEvictionTest, WhatIsAllKeptIsFullAttention) {
   make_model(small_spec(2));
-  const Logits full = run(options({}), {kTokens});
+  const Logits full = run(options({}), {kEvictedTokens});
   std::vector<std::vector<double>> want;
   for (const auto& row : full) want.emplace_back(row.begin(), row.end());
   for (const KvPolicyOptions& policy :
        {KvPolicyOptions{.policy = KvPolicy::kH2o, .window = 300, .sinks = 2, .heavy = 20},
         KvPolicyOptions{.policy = KvPolicy::kH2o, .window = 40, .sinks = 2, .heavy = 260}}) {
-    EXPECT_LE(largest_difference(run(options(policy), {kTokens}), want), 1e-5);
+    EXPECT_LE(largest_difference(run(options(policy), {kEvictedTokens}), want), 1e-5);
   }
-  EXPECT_THAT(largest_difference(run(options(), {kTokens}), want), kFarAway);
+  EXPECT_THAT(largest_difference(run(options(), {kEvictedTokens}), want), kFarAway);
 }
 
 // Planned, and so taken: the arena of an engine never grows.
@@ -155,14 +156,15 @@ TEST_F(KvH2oEvictionTest, ForgottenRowsAreComputedAgain) {
   EngineOptions changed = options();
   changed.rows_per_pass = 48;  // far less is held than what is forgotten
   expect_truncation_leaves_no_trace(changed, {289, 260, 256, 255, 70, 3, 0},
-                                    run(options(), {kTokens}));
+                                    run(options(), {kEvictedTokens}));
 }
 
 TEST_F(KvH2oEvictionTest, CancelledCallsLeaveNoTrace) {
   make_model(small_spec(3));
   EngineOptions changed = options();
   changed.rows_per_pass = 50;
-  expect_no_trace_of_cancelling(changed, {0, 30, 128, 200}, {1, 2, 5}, run(options(), {kTokens}));
+  expect_no_trace_of_cancelling(changed, {0, 30, 128, 200}, {1, 2, 5},
+                                run(options(), {kEvictedTokens}));
 }
 
 // A generated row that is cancelled is taken back with its block, whose rows are prompt rows then.
@@ -184,8 +186,8 @@ TEST_F(KvH2oEvictionTest, GeneratedRowsAreScoredAndCanBeCancelled) {
       EXPECT_EQ(session->length(), 128U);
     }
     for (std::size_t i = 128; i < 200; ++i) step(*session, i, got);
-    prefill(*session, 200, kTokens, got);
-    EXPECT_EQ(engine->impl().h2o_eviction[0].scored_end(1), kTokens);
+    prefill(*session, 200, kEvictedTokens, got);
+    EXPECT_EQ(engine->impl().h2o_eviction[0].scored_end(1), kEvictedTokens);
     return got;
   };
   const Logits want = turns(64, 0);
@@ -196,7 +198,7 @@ TEST_F(KvH2oEvictionTest, GeneratedRowsAreScoredAndCanBeCancelled) {
 
 TEST_F(KvH2oEvictionTest, SessionsKeepTheirOwn) {
   make_model(small_spec(2));
-  const Logits want = run(options(), {kTokens});
+  const Logits want = run(options(), {kEvictedTokens});
   EngineOptions two = options();
   two.n_sequences = 2;
   const auto engine = open(two);
@@ -204,7 +206,7 @@ TEST_F(KvH2oEvictionTest, SessionsKeepTheirOwn) {
   const auto second = engine->create_session().value();
   Logits got;
   Logits other;
-  for (std::size_t at = 0; at < kTokens; at += 29) {
+  for (std::size_t at = 0; at < kEvictedTokens; at += 29) {
     prefill(*first, at, at + 29, got);
     AppendLogits sink(other);
     ASSERT_TRUE(second->prefill_rows(tokens(at + 300, at + 329), sink).ok());

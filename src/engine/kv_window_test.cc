@@ -28,8 +28,8 @@ using testing_support::LogitsLog;
 using testing_support::random_tokens;
 
 // Trained for 1,024 positions.
-const std::string kModel = std::string(QSF_SOURCE_DIR) + "/models/tales-5M-4bit.qsf";
-constexpr std::uint32_t kTrained = 1024;
+const std::string kWindowedModel = std::string(QSF_SOURCE_DIR) + "/models/tales-5M-4bit.qsf";
+constexpr std::uint32_t kWindowedTrained = 1024;
 
 EngineOptions options_of(std::uint32_t window, std::uint32_t sinks, std::uint32_t rows) {
   EngineOptions options;
@@ -40,7 +40,7 @@ EngineOptions options_of(std::uint32_t window, std::uint32_t sinks, std::uint32_
 }
 
 std::unique_ptr<Engine> open(const EngineOptions& options) {
-  auto engine = Engine::open(kModel, options);
+  auto engine = Engine::open(kWindowedModel, options);
   EXPECT_TRUE(engine.has_value()) << engine.error().message();
   return std::move(engine).value();
 }
@@ -68,7 +68,7 @@ std::vector<float> logits_of(const EngineOptions& options, std::span<const Token
 std::vector<float> masked_logits(EngineOptions options, std::span<const TokenId> tokens,
                                  std::size_t n_generated) {
   const KvPolicyOptions policy = std::exchange(options.kv_policy, {});
-  options.max_context = kTrained;
+  options.max_context = kWindowedTrained;
   options.rows_per_pass = kCall;
   const std::unique_ptr<Engine> engine = open(options);
   auto& impl = const_cast<Engine::Impl&>(engine->impl());
@@ -123,13 +123,13 @@ TEST(KvWindowTest, LogitsAreThoseOfAFullCacheWhoseRowsSeeNoMore) {
 }
 
 TEST(KvWindowTest, AWindowOfTheContextIsTheFullPolicy) {
-  const std::vector<TokenId> tokens = random_tokens(kTrained);
+  const std::vector<TokenId> tokens = random_tokens(kWindowedTrained);
   EngineOptions full;
   full.n_threads = 2;
   const std::vector<float> expected = logits_of(full, tokens, 20);
-  EXPECT_EQ(logits_of(options_of(kTrained, 4, 0), tokens, 20), expected);
+  EXPECT_EQ(logits_of(options_of(kWindowedTrained, 4, 0), tokens, 20), expected);
   EXPECT_EQ(logits_of(options_of(1'000'000, 4'000'000, 0), tokens, 20), expected);
-  EXPECT_NE(logits_of(options_of(kTrained / 2, 4, 0), tokens, 20), expected);
+  EXPECT_NE(logits_of(options_of(kWindowedTrained / 2, 4, 0), tokens, 20), expected);
 }
 
 TEST(KvWindowTest, BitsDependNeitherOnPassesNorThreadsNorAFile) {
@@ -151,7 +151,7 @@ TEST(KvWindowTest, APromptManyTimesTheCacheTakesNoMoreMemory) {
   const EngineOptions options = options_of(40, 4, 20);
   const std::unique_ptr<Engine> engine = open(options);
   const KvCache& kv = *engine->impl().kv;
-  EXPECT_EQ(engine->max_context(), kTrained);
+  EXPECT_EQ(engine->max_context(), kWindowedTrained);
   EXPECT_EQ(kv.limits().n_pages, 3U);
   const std::unique_ptr<Session> session = engine->create_session().value();
   const std::vector<TokenId> tokens = random_tokens(1000);
@@ -166,11 +166,11 @@ TEST(KvWindowTest, APromptManyTimesTheCacheTakesNoMoreMemory) {
   const auto kv_bytes = [&](std::uint32_t context) {
     EngineOptions longer = options;
     longer.max_context = context;
-    const EnginePlan plan = Engine::plan_file(kModel, longer).value();
+    const EnginePlan plan = Engine::plan_file(kWindowedModel, longer).value();
     return plan.memory.region(plan.regions.kv_cache).bytes +
            plan.memory.region(plan.regions.kv_tables).bytes;
   };
-  EXPECT_EQ(kv_bytes(300), kv_bytes(kTrained));
+  EXPECT_EQ(kv_bytes(300), kv_bytes(kWindowedTrained));
 }
 
 TEST(KvWindowTest, TextEndsAtTheTrainedContext) {
@@ -182,7 +182,7 @@ TEST(KvWindowTest, TextEndsAtTheTrainedContext) {
   generate.sampling.logit_bias = {{300, 1e6F}};
   const GenerateResult result = session->generate(random_tokens(1000), generate).value();
   EXPECT_EQ(result.reason, StopReason::kContextFull);
-  EXPECT_EQ(session->length(), kTrained);
+  EXPECT_EQ(session->length(), kWindowedTrained);
   const Status status = session->step(300, nullptr);
   EXPECT_EQ(status.code(), StatusCode::kOutOfBudget);
   EXPECT_THAT(status.message(), HasSubstr("1024 positions"));
@@ -296,7 +296,7 @@ TEST(KvWindowTest, ForksShareAndPart) {
 
 TEST(KvWindowTest, RefusesPoliciesThatCannotBeKept) {
   EngineOptions options = options_of(0, 4, 0);
-  const Status none = Engine::open(kModel, options).error();
+  const Status none = Engine::open(kWindowedModel, options).error();
   EXPECT_EQ(none.code(), StatusCode::kInvalidArgument);
   EXPECT_THAT(none.message(), HasSubstr("window of 0"));
 }

@@ -20,14 +20,14 @@ namespace {
 using testing::HasSubstr;
 using namespace testing_support;
 
-constexpr std::size_t kRows = 150;  // more than two pages
-constexpr std::uint32_t kContext = 256;
+constexpr std::size_t kLatentRows = 150;  // more than two pages
+constexpr std::uint32_t kLatentContext = 256;
 
 class LatentAttentionTest : public AttentionContractTest {
  protected:
-  void SetUp() override { make_model(latent_spec(), kRows); }
+  void SetUp() override { make_model(latent_spec(), kLatentRows); }
   static ModelSpec latent_spec() {
-    ModelSpec spec = naive_llama(2, kContext);
+    ModelSpec spec = naive_llama(2, kLatentContext);
     spec.architecture = "deepseek2";
     spec.n_kv_heads = 1;
     spec.latent_dim = 32;
@@ -47,19 +47,19 @@ class LatentAttentionTest : public AttentionContractTest {
 };
 
 TEST_F(LatentAttentionTest, EveryKvTypeFollowsTheDefinition) {
-  expect_kv_types(kContext, 1.5);
+  expect_kv_types(kLatentContext, 1.5);
 }
 
 TEST_F(LatentAttentionTest, ACacheRowIsOneKey) {
   for (const KvType type : kAllKvTypes) {
-    EngineOptions options = options_of(kContext, type);
+    EngineOptions options = options_of(kLatentContext, type);
     options.v_type = KvType::kF32;  // of no effect
     const KvShape shape = kv_shape(model_->spec(), options);
     EXPECT_EQ(shape.page_bytes(), 2 * kv_block_bytes(type, 48));
     const auto engine = open(options);
     const EnginePlan& plan = engine->plan();
     EXPECT_EQ(plan.memory.region(plan.regions.kv_cache).bytes,
-              kv_pages_for(kContext) * shape.page_bytes());
+              kv_pages_for(kLatentContext) * shape.page_bytes());
   }
 }
 
@@ -70,10 +70,10 @@ TEST_F(LatentAttentionTest, StreamedWeightsGiveTheSameBits) {
   spec.latent_key_dim = spec.latent_value_dim = 96;
   spec.n_experts = 20;
   spec.expert_ffn = 224;
-  make_model(spec, kRows);
-  EngineOptions options = exact_options(kContext);
+  make_model(spec, kLatentRows);
+  EngineOptions options = exact_options(kLatentContext);
   options.rows_per_pass = 32;
-  const Logits want = run(options, {kRows}, kRows);
+  const Logits want = run(options, {kLatentRows}, kLatentRows);
   options.ram_budget_bytes = kMB;
   options.ram_budget_bytes = named_budget_mb(path_, options) * kMB;
   const auto engine = open(options);
@@ -81,38 +81,38 @@ TEST_F(LatentAttentionTest, StreamedWeightsGiveTheSameBits) {
   const auto session = engine->create_session().value();
   Logits got;
   prefill(*session, 0, 70, got);
-  prefill(*session, 70, kRows, got);
+  prefill(*session, 70, kLatentRows, got);
   EXPECT_EQ(got, want);
 }
 
 TEST_F(LatentAttentionTest, CallsPassesAndCancellingDoNotShow) {
   for (const KvType type : {KvType::kF32, KvType::k4Bit}) {
     SCOPED_TRACE(kv_type_name(type));
-    expect_calls_do_not_show(options_of(kContext, type));
+    expect_calls_do_not_show(options_of(kLatentContext, type));
   }
 }
 
 TEST_F(LatentAttentionTest, GeneratedRowsFollowTheDefinition) {
-  expect_generated_rows(exact_options(kContext));
+  expect_generated_rows(exact_options(kLatentContext));
 }
 
 TEST_F(LatentAttentionTest, WindowsOfTheCacheFollowTheDefinition) {
-  expect_window(exact_options(kContext));
-  expect_reindexed_window(exact_options(kContext));
+  expect_window(exact_options(kLatentContext));
+  expect_reindexed_window(exact_options(kLatentContext));
 }
 
 TEST_F(LatentAttentionTest, SavedForkedAndSpilledTextsGoOnWithTheSameBits) {
   for (const KvType type : kAllKvTypes) {
     SCOPED_TRACE(kv_type_name(type));
-    expect_texts_go_on(options_of(kContext, type));
+    expect_texts_go_on(options_of(kLatentContext, type));
   }
 }
 
 TEST_F(LatentAttentionTest, WhatReadsValuesRefusesTheModel) {
-  EngineOptions sparse = exact_options(kContext);
+  EngineOptions sparse = exact_options(kLatentContext);
   sparse.attention = AttentionKind::kSparsePrefill;
   EXPECT_THAT(refusal(sparse), HasSubstr("attention h2o: this model has latent attention"));
-  EngineOptions evicting = exact_options(kContext);
+  EngineOptions evicting = exact_options(kLatentContext);
   evicting.kv_policy.policy = KvPolicy::kH2o;
   EXPECT_THAT(refusal(evicting), HasSubstr("kv policy h2o: this model has latent attention"));
 }

@@ -27,23 +27,23 @@ using testing_support::Logits;
 using testing_support::naive_llama;
 using testing_support::NaiveModelTest;
 
-constexpr std::uint32_t kContext = 200;
-constexpr std::size_t kTokens = 150;
-constexpr std::size_t kPrompt = 130;
-constexpr std::uint32_t kChunk = 50;
+constexpr std::uint32_t kMaskedContext = 200;
+constexpr std::size_t kMaskedTokens = 150;
+constexpr std::size_t kMaskedPrompt = 130;
+constexpr std::uint32_t kMaskedChunk = 50;
 
 class PromptMaskTest : public NaiveModelTest {
  protected:
-  void SetUp() override { make_model(naive_llama(2, kContext), kTokens); }
+  void SetUp() override { make_model(naive_llama(2, kMaskedContext), kMaskedTokens); }
 
-  static EngineOptions chunked(std::uint32_t chunk = kChunk) {
-    EngineOptions options = exact_options(kContext);
+  static EngineOptions chunked(std::uint32_t chunk = kMaskedChunk) {
+    EngineOptions options = exact_options(kMaskedContext);
     options.attention = AttentionKind::kChunked;
     options.prompt_mask.chunk = chunk;
     return options;
   }
   static EngineOptions symmetric(std::uint32_t window) {
-    EngineOptions options = exact_options(kContext);
+    EngineOptions options = exact_options(kMaskedContext);
     options.attention = AttentionKind::kSymmetric;
     options.prompt_mask.window = window;
     return options;
@@ -58,12 +58,13 @@ class PromptMaskTest : public NaiveModelTest {
       prefill(*session, done, end, logits);
       done = end;
     }
-    for (; done < kTokens; ++done) step(*session, done, logits);
+    for (; done < kMaskedTokens; ++done) step(*session, done, logits);
     return logits;
   }
   std::vector<std::vector<double>> naive(const testing_support::NaiveModel::Sees& sees) {
     model_->set_sees_later(true);
-    return model_->logits({tokens_.begin(), tokens_.begin() + kTokens}, kContext, {}, sees);
+    return model_->logits({tokens_.begin(), tokens_.begin() + kMaskedTokens}, kMaskedContext, {},
+                          sees);
   }
   Status open_status(const EngineOptions& options) const {
     auto engine = Engine::open(path_, options);
@@ -73,37 +74,40 @@ class PromptMaskTest : public NaiveModelTest {
 
 // Generated rows attend to every position.
 bool sees_before(std::size_t i, std::size_t j) {
-  return i >= kPrompt && j < i;
+  return i >= kMaskedPrompt && j < i;
 }
 
 TEST_F(PromptMaskTest, ChunkedPromptsAttendWithinTheirChunk) {
   const auto want = naive([](std::uint32_t, std::uint32_t, std::size_t i, std::size_t j) {
-    return sees_before(i, j) || (i < kPrompt && j < i && i / kChunk == j / kChunk);
+    return sees_before(i, j) ||
+           (i < kMaskedPrompt && j < i && i / kMaskedChunk == j / kMaskedChunk);
   });
-  const Logits got = run(chunked(), {kPrompt});
+  const Logits got = run(chunked(), {kMaskedPrompt});
   EXPECT_LE(largest_difference(got, want), 1e-4);
   for (const std::uint32_t rows_per_pass : {1U, 7U, 50U, 64U}) {
     EngineOptions options = chunked();
     options.rows_per_pass = rows_per_pass;
     options.n_threads = 3;
-    EXPECT_EQ(run(options, {kPrompt}), got) << rows_per_pass;
-    EXPECT_EQ(run(options, {1, 49, 51, 120, kPrompt}), got) << rows_per_pass;
+    EXPECT_EQ(run(options, {kMaskedPrompt}), got) << rows_per_pass;
+    EXPECT_EQ(run(options, {1, 49, 51, 120, kMaskedPrompt}), got) << rows_per_pass;
   }
-  EXPECT_EQ(run(chunked(kPrompt), {kPrompt}), run(exact_options(kContext), {kPrompt}));
+  EXPECT_EQ(run(chunked(kMaskedPrompt), {kMaskedPrompt}),
+            run(exact_options(kMaskedContext), {kMaskedPrompt}));
 }
 
 TEST_F(PromptMaskTest, SymmetricPromptsAttendToBothSides) {
   for (const std::size_t side : {0U, 1U, 20U, 129U, 500U}) {
     const auto want = naive([side](std::uint32_t, std::uint32_t, std::size_t i, std::size_t j) {
       const std::size_t distance = i < j ? j - i : i - j;
-      return sees_before(i, j) || (i < kPrompt && j < kPrompt && (side == 0 || distance <= side));
+      return sees_before(i, j) ||
+             (i < kMaskedPrompt && j < kMaskedPrompt && (side == 0 || distance <= side));
     });
     EngineOptions options = symmetric(static_cast<std::uint32_t>(side));
-    const Logits got = run(options, {kPrompt});
+    const Logits got = run(options, {kMaskedPrompt});
     EXPECT_LE(largest_difference(got, want), 1e-4) << side;
-    options.rows_per_pass = kPrompt;
+    options.rows_per_pass = kMaskedPrompt;
     options.n_threads = 3;
-    EXPECT_EQ(run(options, {kPrompt}), got) << side;
+    EXPECT_EQ(run(options, {kMaskedPrompt}), got) << side;
   }
 }
 
@@ -113,10 +117,10 @@ TEST_F(PromptMaskTest, ASymmetricPromptSeesEarlierOnes) {
   for (const std::size_t side : {0U, 20U}) {
     const auto want = naive([side](std::uint32_t, std::uint32_t, std::size_t i, std::size_t j) {
       const std::size_t distance = i < j ? j - i : i - j;
-      const std::size_t end = i < kFirst ? kFirst : kPrompt;
-      return sees_before(i, j) || (i < kPrompt && j < end && (side == 0 || distance <= side));
+      const std::size_t end = i < kFirst ? kFirst : kMaskedPrompt;
+      return sees_before(i, j) || (i < kMaskedPrompt && j < end && (side == 0 || distance <= side));
     });
-    const Logits got = run(symmetric(static_cast<std::uint32_t>(side)), {kFirst, kPrompt});
+    const Logits got = run(symmetric(static_cast<std::uint32_t>(side)), {kFirst, kMaskedPrompt});
     EXPECT_LE(largest_difference(got, want), 1e-4) << side;
   }
 }
@@ -126,18 +130,18 @@ TEST_F(PromptMaskTest, OtherRolesAndMembersDoNotShow) {
   fast.exact = false;
   fast.k_type = fast.v_type = KvType::k8Bit;
   for (const EngineOptions& options : {chunked(), symmetric(0), symmetric(20), fast}) {
-    const Logits want = run(options, {kPrompt});
+    const Logits want = run(options, {kMaskedPrompt});
     EngineOptions two = options;
     two.n_sequences = 2;
-    two.rows_per_pass = kPrompt + 20;
+    two.rows_per_pass = kMaskedPrompt + 20;
     const auto engine = open(two);
     const auto first = engine->create_session().value();
     const auto second = engine->create_session().value();
     Logits ignored;
     prefill(*first, 0, 30, ignored);
     Logits got;
-    prefill(*second, 0, kPrompt, got);
-    for (std::size_t i = kPrompt; i < kTokens; ++i) {
+    prefill(*second, 0, kMaskedPrompt, got);
+    for (std::size_t i = kMaskedPrompt; i < kMaskedTokens; ++i) {
       step(*first, i, ignored);
       step(*second, i, got);
     }
@@ -162,7 +166,7 @@ TEST_F(PromptMaskTest, TellsWhichPositionsAreVisible) {
 }
 
 TEST_F(PromptMaskTest, ASymmetricPromptIsOnePass) {
-  EXPECT_EQ(open(symmetric(0))->impl().rows_per_pass, kContext);
+  EXPECT_EQ(open(symmetric(0))->impl().rows_per_pass, kMaskedContext);
   EngineOptions options = symmetric(5);
   options.rows_per_pass = 64;
   const auto engine = open(options);
@@ -199,10 +203,10 @@ TEST_F(PromptMaskTest, RefusesByName) {
 }
 
 TEST_F(PromptMaskTest, ModelsThatCannotLookAheadAreRefused) {
-  ModelSpec spec = naive_llama(2, kContext);
+  ModelSpec spec = naive_llama(2, kMaskedContext);
   spec.architecture = "mistral";
   spec.sliding_window = {0, 40};
-  make_model(spec, kTokens);
+  make_model(spec, kMaskedTokens);
   EXPECT_TRUE(open_status(chunked()).ok());
   EXPECT_THAT(open_status(symmetric(0)).message(), HasSubstr("attends to the last 40 of 200"));
 }
@@ -220,7 +224,7 @@ TEST_F(PromptMaskTest, SessionFilesNameTheMask) {
     ASSERT_TRUE(session->save(file, {}).ok());
     const Status loaded = load(options);
     EXPECT_TRUE(loaded.ok()) << loaded.message();
-    for (const EngineOptions& other : {exact_options(kContext), chunked(51), symmetric(8)}) {
+    for (const EngineOptions& other : {exact_options(kMaskedContext), chunked(51), symmetric(8)}) {
       EXPECT_THAT(load(other).message(),
                   HasSubstr(std::string(attention_kind_name(options.attention))));
     }

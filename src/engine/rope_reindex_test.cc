@@ -30,16 +30,16 @@ using testing_support::naive_llama;
 using testing_support::NaiveModel;
 using testing_support::random_tokens;
 
-constexpr std::uint32_t kTrained = 64;
+constexpr std::uint32_t kReindexTrained = 64;
 constexpr std::uint32_t kVocab = testing_support::kNaiveVocab;
-constexpr std::size_t kTokens = 3 * kTrained + 5;
+constexpr std::size_t kReindexTokens = 3 * kReindexTrained + 5;
 
 // Trained for 1,024 positions.
 const std::string kTales = std::string(QSF_SOURCE_DIR) + "/models/tales-5M-4bit.qsf";
 constexpr std::uint32_t kTalesTrained = 1024;
 
 ModelSpec small_spec(std::uint32_t n_kv_heads) {
-  ModelSpec s = naive_llama(3, kTrained);
+  ModelSpec s = naive_llama(3, kReindexTrained);
   s.n_heads = 4;
   s.n_kv_heads = n_kv_heads;
   return s;
@@ -116,9 +116,9 @@ TEST_F(RopeReindexTest, LogitsAreThoseOfTheCacheAsATextByItself) {
       if (own_windows) spec.sliding_window = {20, 0, 33};
       const NaiveModel model(spec, 5);
       const std::string file = write(model);
-      const std::vector<TokenId> tokens = random_tokens(kTokens, 1, kVocab - 10);
+      const std::vector<TokenId> tokens = random_tokens(kReindexTokens, 1, kVocab - 10);
       for (const NaiveModel::Cache& cache : {NaiveModel::Cache{4, 30}, {1, 63}, {3, 1}}) {
-        const auto want = model.logits(tokens, kTrained, {}, nullptr, nullptr, &cache);
+        const auto want = model.logits(tokens, kReindexTrained, {}, nullptr, nullptr, &cache);
         const EngineOptions options = windowed(cache.window, cache.sinks);
         expect_near(logits_of(file, options, tokens, 11, RowRole::kPrompt), want, 11, 2e-4);
         expect_near(logits_of(file, options, tokens, 1, RowRole::kGenerated), want, 1, 2e-4);
@@ -137,9 +137,9 @@ TEST_F(RopeReindexTest, QueriesGrowWithTheirPlaceInTheCache) {
   spec.query_position_scale = 0.5F;
   const NaiveModel model(spec, 5);
   const std::string file = write(model);
-  const std::vector<TokenId> tokens = random_tokens(kTokens, 1, kVocab - 10);
+  const std::vector<TokenId> tokens = random_tokens(kReindexTokens, 1, kVocab - 10);
   const NaiveModel::Cache cache{4, 30};
-  const auto want = model.logits(tokens, kTrained, {}, nullptr, nullptr, &cache);
+  const auto want = model.logits(tokens, kReindexTrained, {}, nullptr, nullptr, &cache);
   const EngineOptions options = windowed(cache.window, cache.sinks);
   expect_near(logits_of(file, options, tokens, 11, RowRole::kPrompt), want, 11, 2e-4);
   expect_near(logits_of(file, options, tokens, 1, RowRole::kGenerated), want, 1, 2e-4);
@@ -168,7 +168,7 @@ TEST_F(RopeReindexTest, TellsWhichPositionsAreVisible) {
 
 TEST_F(RopeReindexTest, BitsDependNeitherOnPassesNorThreadsNorAFile) {
   const std::string file = write(NaiveModel(small_spec(2), 6));
-  const std::vector<TokenId> tokens = random_tokens(kTokens, 2, kVocab - 10);
+  const std::vector<TokenId> tokens = random_tokens(kReindexTokens, 2, kVocab - 10);
   EngineOptions options = windowed(40, 4);
   options.k_type = KvType::kF16;
   options.v_type = KvType::k4Bit;
@@ -253,13 +253,13 @@ TEST_F(RopeReindexTest, LongRopeFollowsTheLongestDistance) {
   ModelSpec spec = small_spec(2);
   spec.max_positions = 256;
   spec.rope.scaling = RopeScaling::kLongrope;
-  spec.rope.original_context = kTrained;
+  spec.rope.original_context = kReindexTrained;
   spec.rope.short_factors = {1.0F, 1.1F, 1.2F, 1.3F};
   spec.rope.long_factors = {1.5F, 2.0F, 3.0F, 4.0F};
   spec.rope.attention_factor = 1.19F;
   const NaiveModel model(spec, 8);
   const std::string file = write(model);
-  const std::vector<TokenId> tokens = random_tokens(kTokens, 3, kVocab - 10);
+  const std::vector<TokenId> tokens = random_tokens(kReindexTokens, 3, kVocab - 10);
   const auto reindexed = [&](std::uint32_t window) {
     EngineOptions options = windowed(window, 4);
     options.max_context = 4096;
@@ -268,12 +268,12 @@ TEST_F(RopeReindexTest, LongRopeFollowsTheLongestDistance) {
     expect_near(logits_of(file, options, tokens, 11, RowRole::kPrompt),
                 model.logits(tokens, factors_of, {}, nullptr, nullptr, &cache), 11, 2e-4);
   };
-  reindexed(kTrained - 4);  // short
-  reindexed(kTrained - 3);  // long
+  reindexed(kReindexTrained - 4);  // short
+  reindexed(kReindexTrained - 3);  // long
   const auto plain = [&](std::uint32_t context) {
     EngineOptions options = windowed(30, 4, false);
     options.max_context = context;
-    const std::size_t n = std::min<std::size_t>(context, kTokens);
+    const std::size_t n = std::min<std::size_t>(context, kReindexTokens);
     const std::vector<TokenId> part(tokens.begin(), tokens.begin() + static_cast<long>(n));
     const auto sees = [](std::uint32_t, std::uint32_t, std::size_t i, std::size_t j) {
       return j < 4 || i - j < 30;
@@ -281,8 +281,8 @@ TEST_F(RopeReindexTest, LongRopeFollowsTheLongestDistance) {
     expect_near(logits_of(file, options, part, 11, RowRole::kPrompt),
                 model.logits(part, context, {}, sees), 11, 2e-4);
   };
-  plain(kTrained);
-  plain(kTrained + 1);
+  plain(kReindexTrained);
+  plain(kReindexTrained + 1);
   plain(256);
   EngineOptions options = windowed(30, 4);
   options.max_context = 200;
@@ -299,11 +299,11 @@ TEST_F(RopeReindexTest, LongRopeFollowsTheLongestDistance) {
 
 TEST_F(RopeReindexTest, SessionFilesGoOnAndTellTheSettingsApart) {
   const std::string file = write(NaiveModel(small_spec(2), 9));
-  const std::vector<TokenId> tokens = random_tokens(kTokens + 40, 4, kVocab - 10);
+  const std::vector<TokenId> tokens = random_tokens(kReindexTokens + 40, 4, kVocab - 10);
   const std::span<const TokenId> all = tokens;
   const auto go_on = [&](Session& session) {
     LogitsLog log;
-    EXPECT_TRUE(session.prefill(all.subspan(kTokens), &log).ok());
+    EXPECT_TRUE(session.prefill(all.subspan(kReindexTokens), &log).ok());
     return log.values;
   };
   EngineOptions options = windowed(30, 4);
@@ -314,20 +314,20 @@ TEST_F(RopeReindexTest, SessionFilesGoOnAndTellTheSettingsApart) {
   const auto session = engine->create_session().value();
   ASSERT_TRUE(session->prefill(all.first(20), nullptr).ok());
   ASSERT_TRUE(session->save(within).ok());
-  ASSERT_TRUE(session->prefill(all.first(kTokens).subspan(20), nullptr).ok());
+  ASSERT_TRUE(session->prefill(all.first(kReindexTokens).subspan(20), nullptr).ok());
   ASSERT_TRUE(session->save(past).ok());
   const std::vector<float> want = go_on(*session);
 
   options.rows_per_pass = 9;
-  options.max_context = kTokens + 41;
+  options.max_context = kReindexTokens + 41;
   {
     const auto other = open(file, options);
     const auto loaded = other->create_session().value();
     ASSERT_TRUE(loaded->load(past).ok());
-    EXPECT_EQ(loaded->length(), kTokens);
+    EXPECT_EQ(loaded->length(), kReindexTokens);
     EXPECT_EQ(go_on(*loaded), want);
   }
-  options.max_context = kTrained;
+  options.max_context = kReindexTrained;
   options.kv_policy.rope_reindex = false;
   const auto unindexed = open(file, options);
   const auto other = unindexed->create_session().value();

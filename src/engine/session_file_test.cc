@@ -16,12 +16,12 @@
 #include <utility>
 #include <vector>
 
-#include "base/testing/temporary_path.h"
 #include "engine/engine_impl.h"
 #include "engine/session_layout.h"
 #include "engine/testing/bare_session.h"
 #include "engine/testing/logits_log.h"
 #include "engine/testing/session_bytes.h"
+#include "engine/testing/session_text.h"
 #include "engine/testing/streamed_model.h"
 #include "io/testing/faulty_file.h"
 
@@ -34,7 +34,9 @@ using testing_support::BareSession;
 using testing_support::bytes_of_file;
 using testing_support::entry_at;
 using testing_support::kBareShape;
+using testing_support::kIds;
 using testing_support::LogitsLog;
+using testing_support::path;
 using testing_support::random_tokens;
 using testing_support::repair;
 using testing_support::section_at;
@@ -44,18 +46,12 @@ namespace layout = session_layout;
 
 const std::string kTales = std::string(QSF_SOURCE_DIR) + "/models/tales-5M-4bit.qsf";
 
-std::string path(const std::string& name) {
-  return testing_support::temporary_path("session_file_test." + name);
-}
-
-constexpr std::uint32_t kIds = 400;  // every model here has as many
-
 // What is done before a session is saved, and after.
-void begin_text(Session& session, std::size_t n_prompt) {
+void begin_saved_text(Session& session, std::size_t n_prompt) {
   ASSERT_TRUE(session.prefill(random_tokens(n_prompt, 1, kIds), nullptr).ok());
   for (TokenId token = 20; token < 23; ++token) ASSERT_TRUE(session.step(token, nullptr).ok());
 }
-std::vector<float> go_on(Session& session) {
+std::vector<float> go_on_shortly(Session& session) {
   LogitsLog keep;
   EXPECT_TRUE(session.step(30, &keep).ok());
   EXPECT_TRUE(session.prefill_rows(random_tokens(70, 2, kIds), keep).ok());
@@ -102,19 +98,19 @@ TEST_F(SessionFileTest, GoesOnAsIfItHadNeverStopped) {
       {
         const auto engine = open(resident);
         const auto session = engine->create_session().value();
-        begin_text(*session, n_prompt);
+        begin_saved_text(*session, n_prompt);
         const Status saved = session->save(path("a"));
         ASSERT_TRUE(saved.ok()) << saved.message();
-        expected = go_on(*session);
+        expected = go_on_shortly(*session);
         ASSERT_GT(expected.size(), 70U * 400);
       }
       {
         const auto engine = open(spilled(resident));
         const auto session = engine->create_session().value();
-        begin_text(*session, n_prompt);
+        begin_saved_text(*session, n_prompt);
         ASSERT_TRUE(session->save(path("b")).ok());
         // Saving changes nothing.
-        EXPECT_EQ(go_on(*session), expected);
+        EXPECT_EQ(go_on_shortly(*session), expected);
       }
       EXPECT_EQ(bytes_of_file(path("a")), bytes_of_file(path("b")));
 
@@ -130,7 +126,7 @@ TEST_F(SessionFileTest, GoesOnAsIfItHadNeverStopped) {
         EXPECT_EQ(session->length(), n_prompt + 3);
         ASSERT_TRUE(session->save(path("c")).ok());
         EXPECT_EQ(bytes_of_file(path("a")), bytes_of_file(path("c")));
-        const std::vector<float> got = go_on(*session);
+        const std::vector<float> got = go_on_shortly(*session);
         ASSERT_EQ(got.size(), expected.size());
         EXPECT_EQ(std::memcmp(got.data(), expected.data(), got.size() * sizeof(float)), 0);
       }
@@ -148,10 +144,10 @@ TEST_F(SessionFileTest, AWindowGoesOnWithWhatItSees) {
     {
       const auto engine = open(wanted);
       const auto session = engine->create_session().value();
-      begin_text(*session, n_prompt);
+      begin_saved_text(*session, n_prompt);
       const Status saved = session->save(path("w"));
       ASSERT_TRUE(saved.ok()) << saved.message();
-      expected = go_on(*session);
+      expected = go_on_shortly(*session);
     }
     for (const std::uint32_t rows : {1U, 33U, 200U}) {
       EngineOptions other = rows == 33 ? spilled(wanted) : wanted;
@@ -159,7 +155,7 @@ TEST_F(SessionFileTest, AWindowGoesOnWithWhatItSees) {
       const auto engine = open(other);
       {
         const auto same = engine->create_session().value();
-        begin_text(*same, n_prompt);
+        begin_saved_text(*same, n_prompt);
         ASSERT_TRUE(same->save(path("w2")).ok());
         EXPECT_EQ(bytes_of_file(path("w")), bytes_of_file(path("w2"))) << rows;
       }
@@ -171,7 +167,7 @@ TEST_F(SessionFileTest, AWindowGoesOnWithWhatItSees) {
       // The last row can be computed again; what was evicted does not come back.
       EXPECT_EQ(session->longest_kept(n_prompt + 2), n_prompt + 2);
       EXPECT_LT(session->longest_kept(200 < n_prompt ? 200 : n_prompt), 100U);
-      EXPECT_EQ(go_on(*session), expected) << rows;
+      EXPECT_EQ(go_on_shortly(*session), expected) << rows;
     }
     for (const KvPolicyOptions& policy :
          {KvPolicyOptions(),
@@ -214,7 +210,7 @@ TEST_F(SessionFileTest, RefusesWhatDoesNotFit) {
   const Status empty = session->save(path("none"));
   EXPECT_EQ(empty.code(), StatusCode::kInvalidArgument);
   EXPECT_FALSE(std::filesystem::exists(path("none")));
-  begin_text(*session, 200);
+  begin_saved_text(*session, 200);
   ASSERT_TRUE(session->save(path("a")).ok());
   const Status filled = session->load(path("a"));
   EXPECT_EQ(filled.code(), StatusCode::kInvalidArgument);
@@ -260,7 +256,7 @@ TEST_F(SessionFileTest, ADiskThatFailsChangesNothing) {
   wanted.file_ops = &disk;
   const auto engine = open(wanted);
   auto session = engine->create_session().value();
-  begin_text(*session, 100);
+  begin_saved_text(*session, 100);
   ASSERT_TRUE(session->save(path("kept")).ok());
   const std::vector<std::byte> before = bytes_of_file(path("kept"));
   ASSERT_TRUE(session->step(5, nullptr).ok());
@@ -288,19 +284,19 @@ TEST_F(SessionFileTest, CancellingEndsIt) {
        {options(KvType::kF16, KvType::kF16), spilled(options(KvType::kF16, KvType::kF16))}) {
     const auto engine = open(wanted);
     auto session = engine->create_session().value();
-    begin_text(*session, 100);
+    begin_saved_text(*session, 100);
     engine->cancel();
     EXPECT_EQ(session->save(path("cancelled")).code(), StatusCode::kCancelled);
     EXPECT_FALSE(std::filesystem::exists(path("cancelled")));
     ASSERT_TRUE(session->save(path("c")).ok());
-    const std::vector<float> expected = go_on(*session);
+    const std::vector<float> expected = go_on_shortly(*session);
     session.reset();
     session = engine->create_session().value();
     engine->cancel();
     EXPECT_EQ(session->load(path("c")).code(), StatusCode::kCancelled);
     EXPECT_EQ(session->length(), 0U);
     ASSERT_TRUE(session->load(path("c")).ok());
-    EXPECT_EQ(go_on(*session), expected);
+    EXPECT_EQ(go_on_shortly(*session), expected);
   }
 }
 

@@ -48,8 +48,8 @@ constexpr KvPolicyOptions policy_of(std::uint32_t window, std::uint32_t sinks,
   return {.policy = KvPolicy::kH2o, .window = window, .sinks = sinks, .heavy = heavy};
 }
 
-EngineOptions options(KvType k_type, KvType v_type,
-                      const KvPolicyOptions& policy = policy_of(100, 4, 70)) {
+EngineOptions evicting_options(KvType k_type, KvType v_type,
+                               const KvPolicyOptions& policy = policy_of(100, 4, 70)) {
   EngineOptions options;
   options.n_threads = 2;
   options.max_context = 560;
@@ -74,29 +74,29 @@ TEST_F(SessionH2oEvictionTest, GoesOnAsIfItHadNeverStopped) {
   // Inside the first block and at its end, with nothing outside the window, with slots that are not
   // used yet, and when all are; inside and at the end of tiles and blocks.
   for (const std::size_t n_rows : {50U, 64U, 100U, 150U, 192U, 216U, 256U, 303U, 330U}) {
-    expect_same_text(*model_, options(KvType::kF16, KvType::kF16), n_rows);
+    expect_same_text(*model_, evicting_options(KvType::kF16, KvType::kF16), n_rows);
   }
 }
 
 TEST_F(SessionH2oEvictionTest, EveryTypeOfKeysAndValuesGoesOn) {
-  expect_same_text_of_every_type(*model_, options(KvType::kF16, KvType::kF16), 303);
+  expect_same_text_of_every_type(*model_, evicting_options(KvType::kF16, KvType::kF16), 303);
 }
 
 TEST_F(SessionH2oEvictionTest, EveryHeadMayHaveKeysOfItsOwnAndSizesMayBeSmall) {
   const StreamedModel model("session_h2o_eviction_mha", {.n_layers = 2, .n_kv_heads = 8});
   for (const KvPolicyOptions& policy :
        {policy_of(100, 4, 70), policy_of(1, 0, 1), policy_of(40, 0, 0), policy_of(500, 4, 70)}) {
-    expect_same_text(model, options(KvType::kF16, KvType::kF16, policy), 303);
+    expect_same_text(model, evicting_options(KvType::kF16, KvType::kF16, policy), 303);
   }
 }
 
 TEST_F(SessionH2oEvictionTest, ForgottenRowsAreSavedAndLeaveNoTrace) {
-  expect_truncation_leaves_no_trace(*model_, options(KvType::kF16, KvType::k4Bit),
+  expect_truncation_leaves_no_trace(*model_, evicting_options(KvType::kF16, KvType::k4Bit),
                                     {224, 200, 192, 40});
 }
 
 TEST_F(SessionH2oEvictionTest, AShorterTextLeavesALoadedSession) {
-  const auto engine = open(*model_, options(KvType::kF16, KvType::kF16));
+  const auto engine = open(*model_, evicting_options(KvType::kF16, KvType::kF16));
   for (const std::size_t n : {310U, 200U}) {  // inside the current block, and before it
     std::vector<float> expected;
     {
@@ -115,13 +115,13 @@ TEST_F(SessionH2oEvictionTest, AShorterTextLeavesALoadedSession) {
 
 TEST_F(SessionH2oEvictionTest, OtherPoliciesAreRefusedWithBothValues) {
   {
-    const auto engine = open(*model_, options(KvType::kF16, KvType::kF16));
+    const auto engine = open(*model_, evicting_options(KvType::kF16, KvType::kF16));
     const auto session = engine->create_session().value();
     begin_text(*session, 250);
     ASSERT_TRUE(session->save(path("h2o")).ok());
   }
   const auto refusal = [&](const KvPolicyOptions& policy, const std::string& file) {
-    const auto engine = open(*model_, options(KvType::kF16, KvType::kF16, policy));
+    const auto engine = open(*model_, evicting_options(KvType::kF16, KvType::kF16, policy));
     const auto target = engine->create_session().value();
     const Status status = target->load(path(file));
     EXPECT_EQ(status.code(), StatusCode::kInvalidArgument) << status.message();
@@ -137,7 +137,7 @@ TEST_F(SessionH2oEvictionTest, OtherPoliciesAreRefusedWithBothValues) {
   const KvPolicyOptions window = {.policy = KvPolicy::kWindow, .window = 100, .sinks = 4};
   EXPECT_THAT(refusal(window, "h2o"), HasSubstr(saved + "window (100, 4, 0)"));
   {
-    const auto engine = open(*model_, options(KvType::kF16, KvType::kF16, window));
+    const auto engine = open(*model_, evicting_options(KvType::kF16, KvType::kF16, window));
     const auto session = engine->create_session().value();
     begin_text(*session, 250);
     ASSERT_TRUE(session->save(path("window")).ok());

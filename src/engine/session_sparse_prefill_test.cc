@@ -48,7 +48,7 @@ using testing_support::StreamedModel;
 // Two whole tiles and a shorter one, and not in step with pages.
 constexpr SparsePrefillOptions kChunks = {.local = 24, .heavy = 24, .chunk = 160, .sinks = 4};
 
-EngineOptions options(KvType k_type, KvType v_type) {
+EngineOptions sparse_options(KvType k_type, KvType v_type) {
   EngineOptions options;
   options.n_threads = 2;
   options.max_context = 560;
@@ -74,20 +74,20 @@ TEST_F(SessionSparsePrefillTest, GoesOnAsIfItHadNeverStopped) {
   // Inside a tile of the first chunk, at its end, inside tiles of the next chunks, at a tile's
   // end of the second, at the end of the first and second chunk, and before the last tile of it.
   for (const std::size_t n_rows : {50U, 64U, 150U, 160U, 161U, 224U, 303U, 320U, 330U}) {
-    expect_same_text(*model_, options(KvType::kF16, KvType::kF16), n_rows);
+    expect_same_text(*model_, sparse_options(KvType::kF16, KvType::kF16), n_rows);
   }
 }
 
 TEST_F(SessionSparsePrefillTest, EveryTypeOfKeysAndValuesGoesOn) {
-  expect_same_text_of_every_type(*model_, options(KvType::kF16, KvType::kF16), 303);
+  expect_same_text_of_every_type(*model_, sparse_options(KvType::kF16, KvType::kF16), 303);
 }
 
 TEST_F(SessionSparsePrefillTest, EveryHeadMayHaveKeysOfItsOwn) {
   const StreamedModel model("session_sparse_prefill_mha", {.n_layers = 2, .n_kv_heads = 8});
   for (const std::size_t n_rows : {150U, 303U}) {
-    expect_same_text(model, options(KvType::kF16, KvType::kF16), n_rows);
+    expect_same_text(model, sparse_options(KvType::kF16, KvType::kF16), n_rows);
   }
-  EngineOptions by_mean = options(KvType::kF16, KvType::kF16);
+  EngineOptions by_mean = sparse_options(KvType::kF16, KvType::kF16);
   by_mean.sparse_prefill = {
       .local = 0, .heavy = 40, .chunk = 100, .sinks = 0, .ranking = H2oRanking::kMean};
   expect_same_text(model, by_mean, 303);
@@ -96,12 +96,12 @@ TEST_F(SessionSparsePrefillTest, EveryHeadMayHaveKeysOfItsOwn) {
 }
 
 TEST_F(SessionSparsePrefillTest, ForgottenRowsAreSavedAndLeaveNoTrace) {
-  expect_truncation_leaves_no_trace(*model_, options(KvType::kF16, KvType::k4Bit),
+  expect_truncation_leaves_no_trace(*model_, sparse_options(KvType::kF16, KvType::k4Bit),
                                     {224, 200, 100, 40});
 }
 
 TEST_F(SessionSparsePrefillTest, AShorterTextLeavesALoadedSession) {
-  const auto engine = open(*model_, options(KvType::kF16, KvType::kF16));
+  const auto engine = open(*model_, sparse_options(KvType::kF16, KvType::kF16));
   const std::vector<TokenId> tokens = random_tokens(300, 1, kIds);
   std::vector<float> expected;
   {
@@ -118,7 +118,7 @@ TEST_F(SessionSparsePrefillTest, AShorterTextLeavesALoadedSession) {
 }
 
 TEST_F(SessionSparsePrefillTest, OtherAttentionIsRefusedWithBothValues) {
-  const EngineOptions wanted = options(KvType::kF16, KvType::kF16);
+  const EngineOptions wanted = sparse_options(KvType::kF16, KvType::kF16);
   const auto engine = open(*model_, wanted);
   const auto session = engine->create_session().value();
   begin_text(*session, 100);
@@ -167,7 +167,7 @@ TEST_F(SessionSparsePrefillTest, OtherAttentionIsRefusedWithBothValues) {
 
 TEST_F(SessionSparsePrefillTest, ADiskThatFailsLosesNothing) {
   FaultyFileOps disk;
-  EngineOptions wanted = options(KvType::kF16, KvType::kF16);
+  EngineOptions wanted = sparse_options(KvType::kF16, KvType::kF16);
   wanted.file_ops = &disk;
   const auto engine = open(*model_, wanted);
   auto session = engine->create_session().value();

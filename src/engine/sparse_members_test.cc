@@ -23,7 +23,7 @@ using testing_support::Logits;
 using testing_support::naive_llama;
 using testing_support::NaiveModelTest;
 
-constexpr std::uint32_t kContext = 400;
+constexpr std::uint32_t kMembersContext = 400;
 
 // Rows of a sequence: the first n_prompt are prompt rows.
 struct Text {
@@ -44,16 +44,16 @@ struct Member {
 
 class SparseMembersTest : public NaiveModelTest {
  protected:
-  void SetUp() override { make_model(naive_llama(2, kContext), 1); }
+  void SetUp() override { make_model(naive_llama(2, kMembersContext), 1); }
 
   static EngineOptions sparse_prefill() {
-    EngineOptions options = exact_options(kContext);
+    EngineOptions options = exact_options(kMembersContext);
     options.attention = AttentionKind::kSparsePrefill;
     options.sparse_prefill = {.local = 5, .heavy = 6, .chunk = 16, .sinks = 2};
     return options;
   }
   static EngineOptions h2o_eviction() {
-    EngineOptions options = exact_options(kContext);
+    EngineOptions options = exact_options(kMembersContext);
     options.kv_policy = {.policy = KvPolicy::kH2o, .window = 40, .sinks = 2, .heavy = 20};
     return options;
   }

@@ -29,11 +29,11 @@ using testing_support::naive_llama;
 using testing_support::NaiveModelTest;
 
 constexpr SparsePrefillOptions kOptions = {.local = 5, .heavy = 6, .chunk = 16, .sinks = 2};
-constexpr std::size_t kTokens = 57;  // three chunks and a part of a tile
+constexpr std::size_t kSparseTokens = 57;  // three chunks and a part of a tile
 
 class SparsePrefillTest : public NaiveModelTest {
  protected:
-  void make_model(const ModelSpec& spec) { NaiveModelTest::make_model(spec, kTokens); }
+  void make_model(const ModelSpec& spec) { NaiveModelTest::make_model(spec, kSparseTokens); }
   static ModelSpec small_spec(std::uint32_t n_layers) { return naive_llama(n_layers, 96); }
   static EngineOptions options(AttentionKind attention = AttentionKind::kSparsePrefill) {
     EngineOptions options = exact_options(80);
@@ -42,7 +42,7 @@ class SparsePrefillTest : public NaiveModelTest {
     return options;
   }
   Logits run(const EngineOptions& options, const std::vector<std::size_t>& sizes) const {
-    return NaiveModelTest::run(options, sizes, kTokens);
+    return NaiveModelTest::run(options, sizes, kSparseTokens);
   }
 };
 
@@ -56,7 +56,7 @@ class HiddenLog final : public OperatorObserver {
   void operator_ended(Backend& backend, const OperatorEvent& event) override {
     if (event.kind == OperatorKind::kAttend) layer_ = event.layer;
     if (event.kind != OperatorKind::kDown) return;
-    if (hidden.size() <= layer_) hidden.resize(layer_ + 1, Logits(kTokens));
+    if (hidden.size() <= layer_) hidden.resize(layer_ + 1, Logits(kSparseTokens));
     for (std::uint32_t row = 0; row < event.n_rows; ++row) {
       const std::span<const float> values = backend.read_row(event.product->epilogue.add_to, row);
       hidden[layer_][first_ + row].assign(values.begin(), values.end());
@@ -81,8 +81,8 @@ TEST_F(SparsePrefillTest, EveryLayerAttendsToChunkAndMemorySet) {
   const auto session = engine->create_session().value();
   std::map<std::tuple<std::size_t, std::uint32_t, std::uint32_t>, std::vector<std::int32_t>> sets;
   Logits got;
-  for (std::size_t first = 0; first < kTokens; first += kOptions.chunk) {
-    prefill(*session, first, std::min<std::size_t>(kTokens, first + kOptions.chunk), got);
+  for (std::size_t first = 0; first < kSparseTokens; first += kOptions.chunk) {
+    prefill(*session, first, std::min<std::size_t>(kSparseTokens, first + kOptions.chunk), got);
     for (std::uint32_t layer = 0; layer < kLayers; ++layer) {
       for (std::uint32_t head = 0; head < 2; ++head) {
         const auto members = engine->impl().sparse_prefill[0].members(layer, head);
@@ -136,7 +136,7 @@ TEST_F(SparsePrefillTest, CallsPassesAndThreadsDoNotShow) {
       EngineOptions changed = options();
       changed.rows_per_pass = rows_per_pass;
       changed.n_threads = n_threads;
-      EXPECT_EQ(run(changed, {kTokens}), want) << rows_per_pass << " rows";
+      EXPECT_EQ(run(changed, {kSparseTokens}), want) << rows_per_pass << " rows";
       EXPECT_EQ(run(changed, {1, 20, 3, 11}), want) << rows_per_pass << " rows";
     }
   }
@@ -144,8 +144,8 @@ TEST_F(SparsePrefillTest, CallsPassesAndThreadsDoNotShow) {
 
 TEST_F(SparsePrefillTest, OneChunkIsFullAttentionBitForBit) {
   make_model(small_spec(2));
-  const Logits sparse = run(options(), {kTokens});
-  const Logits full = run(options(AttentionKind::kStandard), {kTokens});
+  const Logits sparse = run(options(), {kSparseTokens});
+  const Logits full = run(options(AttentionKind::kStandard), {kSparseTokens});
   const auto chunk = static_cast<std::ptrdiff_t>(kOptions.chunk);
   EXPECT_TRUE(std::equal(full.begin(), full.begin() + chunk, sparse.begin()));
   EXPECT_NE(full.back(), sparse.back());
@@ -158,14 +158,15 @@ TEST_F(SparsePrefillTest, OneChunkIsFullAttentionBitForBit) {
 TEST_F(SparsePrefillTest, ForgottenRowsAreComputedAgain) {
   make_model(small_spec(2));
   expect_truncation_leaves_no_trace(options(), {56, 50, 48, 47, 20, 3, 0},
-                                    run(options(), {kTokens}));
+                                    run(options(), {kSparseTokens}));
 }
 
 TEST_F(SparsePrefillTest, CancelledCallsLeaveNoTrace) {
   make_model(small_spec(3));
   EngineOptions changed = options();
   changed.rows_per_pass = 10;
-  expect_no_trace_of_cancelling(changed, {0, 9, 16, 30}, {1, 2, 4, 8}, run(options(), {kTokens}));
+  expect_no_trace_of_cancelling(changed, {0, 9, 16, 30}, {1, 2, 4, 8},
+                                run(options(), {kSparseTokens}));
 }
 
 TEST_F(SparsePrefillTest, GeneratedRowsAreFollowedByAnotherTurn) {
@@ -177,7 +178,7 @@ TEST_F(SparsePrefillTest, GeneratedRowsAreFollowedByAnotherTurn) {
   for (std::size_t i = 20; i < 36; ++i) step(*session, i, got);
   EXPECT_EQ(engine->impl().sparse_prefill[0].chunk_index(), 2U);
   EXPECT_EQ(engine->impl().sparse_prefill[0].scored_end(0), 36U);
-  prefill(*session, 36, kTokens, got);
+  prefill(*session, 36, kSparseTokens, got);
   EXPECT_EQ(engine->impl().sparse_prefill[0].chunk_index(), 3U);
   for (const float logit : got.back()) EXPECT_TRUE(std::isfinite(logit));
 }

@@ -34,11 +34,11 @@ using testing_support::NaiveModelTest;
 using testing_support::repair;
 using testing_support::section_at;
 
-constexpr std::uint32_t kContext = 200;
-constexpr std::size_t kTokens = 150;
+constexpr std::uint32_t kStateContext = 200;
+constexpr std::size_t kStateTokens = 150;
 
 ModelSpec naive_lfm2() {
-  ModelSpec spec = naive_llama(5, kContext);
+  ModelSpec spec = naive_llama(5, kStateContext);
   spec.architecture = "lfm2";
   spec.layer_mixers = {1, 0, 1, 1, 0};
   spec.conv_taps = 4;
@@ -46,7 +46,7 @@ ModelSpec naive_lfm2() {
 }
 
 ModelSpec naive_scans() {
-  ModelSpec spec = naive_llama(5, kContext);
+  ModelSpec spec = naive_llama(5, kStateContext);
   spec.architecture = "granitehybrid";
   spec.layer_mixers = {2, 0, 2, 2, 0};
   spec.conv_taps = 4;
@@ -82,7 +82,7 @@ ModelSpec naive_scans_experts() {
 }
 
 ModelSpec naive_delta_rules() {
-  ModelSpec spec = naive_llama(5, kContext);
+  ModelSpec spec = naive_llama(5, kStateContext);
   spec.architecture = "qwen35";
   spec.layer_mixers = {3, 0, 3, 3, 0};
   spec.conv_taps = 4;
@@ -95,7 +95,7 @@ ModelSpec naive_delta_rules() {
 
 // Each layer scans, attends or is an FFN.
 ModelSpec naive_single_sublayers() {
-  ModelSpec spec = naive_llama(7, kContext);
+  ModelSpec spec = naive_llama(7, kStateContext);
   spec.architecture = "nemotron_h";
   spec.layer_mixers = {2, 4, 0, 2, 4, 0, 2};
   spec.ffn_layers = {0, 1, 0, 0, 1, 0, 0};
@@ -111,7 +111,7 @@ ModelSpec naive_single_sublayers() {
 
 // Each layer scans and attends.
 ModelSpec naive_both() {
-  ModelSpec spec = naive_llama(3, kContext);
+  ModelSpec spec = naive_llama(3, kStateContext);
   spec.architecture = "falcon-h1";
   spec.layer_mixers = {5, 5, 5};
   spec.conv_taps = 4;
@@ -132,7 +132,7 @@ class StateModelTest : public NaiveModelTest {
     return testing::TempDir() + "state_session_test." + std::to_string(::getpid());
   }
   static EngineOptions fast_options() {
-    EngineOptions options = exact_options(kContext);
+    EngineOptions options = exact_options(kStateContext);
     options.exact = false;
     options.k_type = options.v_type = KvType::k8Bit;
     return options;
@@ -147,7 +147,7 @@ class StateModelTest : public NaiveModelTest {
 
 class StateSessionTest : public StateModelTest {
  protected:
-  void SetUp() override { make_model(naive_lfm2(), kTokens); }
+  void SetUp() override { make_model(naive_lfm2(), kStateTokens); }
 };
 
 struct StateModel {
@@ -167,7 +167,7 @@ void PrintTo(const StateModel& model, std::ostream* out) {
 
 class EveryStateTest : public StateModelTest, public testing::WithParamInterface<StateModel> {
  protected:
-  void SetUp() override { make_model(GetParam().spec(), kTokens); }
+  void SetUp() override { make_model(GetParam().spec(), kStateTokens); }
 };
 
 INSTANTIATE_TEST_SUITE_P(
@@ -184,25 +184,25 @@ INSTANTIATE_TEST_SUITE_P(
 TEST_P(EveryStateTest, MatchesTheDefinition) {
   std::vector<std::vector<double>> want;
   const std::vector<std::uint32_t> text(tokens_.begin(), tokens_.end());
-  want = model_->logits(text, kContext, {});
-  EXPECT_LE(
-      testing_support::largest_difference(run(exact_options(kContext), {70, 1, 33}, kTokens), want),
-      1e-4);
+  want = model_->logits(text, kStateContext, {});
+  EXPECT_LE(testing_support::largest_difference(
+                run(exact_options(kStateContext), {70, 1, 33}, kStateTokens), want),
+            1e-4);
 }
 
 TEST_P(EveryStateTest, APromptInPiecesGivesTheBitsOfTheWhole) {
-  for (EngineOptions options : {exact_options(kContext), fast_options()}) {
-    const Logits whole = run(options, {kTokens}, kTokens);
+  for (EngineOptions options : {exact_options(kStateContext), fast_options()}) {
+    const Logits whole = run(options, {kStateTokens}, kStateTokens);
     for (const std::vector<std::size_t>& sizes :
          {std::vector<std::size_t>{1}, {2, 3}, {64}, {7, 1, 90}}) {
-      EXPECT_EQ(run(options, sizes, kTokens), whole);
+      EXPECT_EQ(run(options, sizes, kStateTokens), whole);
     }
     for (const std::uint32_t rows : {1U, 3U, 16U, 100U}) {
       options.rows_per_pass = rows;
-      EXPECT_EQ(run(options, {kTokens}, kTokens), whole) << rows;
+      EXPECT_EQ(run(options, {kStateTokens}, kStateTokens), whole) << rows;
     }
     options.kv_spill_path = saved();
-    EXPECT_EQ(run(options, {40, 9}, kTokens), whole);
+    EXPECT_EQ(run(options, {40, 9}, kStateTokens), whole);
   }
 }
 
@@ -236,7 +236,7 @@ TEST_P(EveryStateTest, OtherSessionsAndForksDoNotShow) {
 }
 
 TEST_P(EveryStateTest, AFreedSequenceLeavesNothing) {
-  const auto engine = open(exact_options(kContext));
+  const auto engine = open(exact_options(kStateContext));
   Logits want;
   prefill(*engine->create_session().value(), 0, 30, want);
   Logits got;
@@ -245,15 +245,15 @@ TEST_P(EveryStateTest, AFreedSequenceLeavesNothing) {
 }
 
 TEST_P(EveryStateTest, CancellingLeavesNoTrace) {
-  EngineOptions options = exact_options(kContext);
-  const Logits want = run(options, {kTokens}, kTokens);
+  EngineOptions options = exact_options(kStateContext);
+  const Logits want = run(options, {kStateTokens}, kStateTokens);
   options.rows_per_pass = 16;
   expect_no_trace_of_cancelling(options, {0, 1, 50}, {1, 2, 3, 9}, want);
 }
 
 TEST_F(StateSessionTest, ReturnsToKeptPointsAlone) {
-  EngineOptions options = exact_options(kContext);
-  const Logits want = run(options, {kTokens}, kTokens);
+  EngineOptions options = exact_options(kStateContext);
+  const Logits want = run(options, {kStateTokens}, kStateTokens);
   const auto engine = open(options);
   const auto session = engine->create_session().value();
   Logits ignored;
@@ -274,14 +274,14 @@ TEST_F(StateSessionTest, ReturnsToKeptPointsAlone) {
   EXPECT_EQ(generate(*session, 20, 28), generated);
   ASSERT_TRUE(session->truncate(20).ok());
   Logits rest;
-  prefill(*session, 20, kTokens, rest);
+  prefill(*session, 20, kStateTokens, rest);
   EXPECT_TRUE(std::equal(rest.begin(), rest.end(), want.begin() + 20, want.end()));
-  EXPECT_EQ(session->longest_kept(kTokens - 1), 20U);
+  EXPECT_EQ(session->longest_kept(kStateTokens - 1), 20U);
   expect_truncation_leaves_no_trace(options, {0}, want);
 }
 
 TEST_P(EveryStateTest, ASavedSessionGoesOnAsIfItHadNeverStopped) {
-  for (const EngineOptions& options : {exact_options(kContext), fast_options()}) {
+  for (const EngineOptions& options : {exact_options(kStateContext), fast_options()}) {
     Logits want;
     {
       const auto engine = open(options);
@@ -304,7 +304,7 @@ TEST_P(EveryStateTest, ASavedSessionGoesOnAsIfItHadNeverStopped) {
 }
 
 TEST_F(StateSessionTest, DamagedStatesAreRefused) {
-  const auto engine = open(exact_options(kContext));
+  const auto engine = open(exact_options(kStateContext));
   {
     const auto session = engine->create_session().value();
     ASSERT_TRUE(session->prefill(tokens(0, 9), nullptr).ok());
@@ -353,12 +353,12 @@ TEST_F(StateSessionTest, DamagedStatesAreRefused) {
     // Nothing is left behind.
     Logits got;
     prefill(*session, 0, 9, got);
-    EXPECT_EQ(got, run(exact_options(kContext), {9}, 9));
+    EXPECT_EQ(got, run(exact_options(kStateContext), {9}, 9));
   }
 }
 
 TEST_P(EveryStateTest, StatesArePlanned) {
-  EngineOptions options = exact_options(kContext);
+  EngineOptions options = exact_options(kStateContext);
   options.n_sequences = 3;
   const auto engine = open(options);
   const MemoryPlan& memory = engine->plan().memory;
@@ -396,14 +396,14 @@ TEST_F(StateSessionTest, RefusesWhatAStateCannotDo) {
        "too; use 0"},
   };
   for (const auto& c : cases) {
-    EngineOptions options = exact_options(kContext);
+    EngineOptions options = exact_options(kStateContext);
     c.change(options);
     const auto engine = Engine::open(path_, options);
     ASSERT_FALSE(engine.has_value()) << c.message;
     EXPECT_EQ(engine.error().code(), StatusCode::kUnsupported) << engine.error().message();
     EXPECT_THAT(engine.error().message(), HasSubstr(c.message));
   }
-  const auto engine = open(exact_options(kContext));
+  const auto engine = open(exact_options(kStateContext));
   const auto session = engine->create_session().value();
   std::vector<std::uint32_t> positions;
   EXPECT_TRUE(session->visible_positions(1, 0, positions).ok());
@@ -412,7 +412,7 @@ TEST_F(StateSessionTest, RefusesWhatAStateCannotDo) {
 }
 
 TEST_F(StateSessionTest, AWindowOfLayersRunsAlone) {
-  EngineOptions options = exact_options(kContext);
+  EngineOptions options = exact_options(kStateContext);
   options.rows_per_pass = 16;
   const auto engine = open(options);
   const std::size_t n = 40;
