@@ -15,7 +15,7 @@ namespace {
 constexpr std::uint32_t kHidden = 300;  // in two parts
 constexpr std::uint32_t kFfn = 40;
 constexpr std::uint32_t kFirstLayer = 2;
-constexpr std::size_t kRows = 600;  // two batches and a rest
+constexpr std::size_t kHiddenRows = 600;  // two batches and a rest
 
 ModelSpec small_spec() {
   ModelSpec spec;
@@ -36,7 +36,7 @@ std::vector<float> row_of(std::uint32_t layer, std::size_t i, std::size_t cols) 
 }
 
 void feed(HessianSums& sums, ProductInput input, std::size_t cols) {
-  for (std::size_t i = 0; i < kRows; ++i) {
+  for (std::size_t i = 0; i < kHiddenRows; ++i) {
     for (std::uint32_t layer = 0; layer < small_spec().n_layers; ++layer) {
       sums.take_input({input, layer}, row_of(layer, i, cols));
     }
@@ -58,7 +58,7 @@ TEST(HessianSumsTest, SumsProductsOfColumnsForEachPlaceOfItsLayers) {
     const std::size_t cols = input_cols(shape_of(spec), {input});
     for (const std::uint32_t layer : {2U, 3U}) {
       std::vector<double> want(cols * cols);
-      for (std::size_t r = 0; r < kRows; ++r) {
+      for (std::size_t r = 0; r < kHiddenRows; ++r) {
         const std::vector<float> row = row_of(layer, r, cols);
         for (std::size_t i = 0; i < cols; ++i) {
           for (std::size_t j = 0; j <= i; ++j) {
@@ -70,8 +70,8 @@ TEST(HessianSumsTest, SumsProductsOfColumnsForEachPlaceOfItsLayers) {
       ASSERT_EQ(got.size(), cols * cols);
       for (std::size_t i = 0; i < cols; ++i) {
         for (std::size_t j = 0; j <= i; ++j) {
-          // kRows roundings of at most 2^-24 of sums of about kRows.
-          ASSERT_NEAR(got[i * cols + j], want[i * cols + j], 0x1p-24 * kRows * kRows)
+          // kHiddenRows roundings of at most 2^-24 of sums of about kHiddenRows.
+          ASSERT_NEAR(got[i * cols + j], want[i * cols + j], 0x1p-24 * kHiddenRows * kHiddenRows)
               << i << ", " << j;
         }
       }
