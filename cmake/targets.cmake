@@ -3,13 +3,16 @@
 # How a folder declares what it builds. The dependencies named here repeat src/layers.txt as link
 # edges; scripts/check/check_layers.py holds the includes to that table.
 
-# Compiles the sources of a target in few translation units: most of a source's compile time is
-# the C++ library's headers. Names in anonymous namespaces are therefore unique in a library.
-# Sources with options of their own, as kernels have, stay apart.
+# qsf_compile_together(NAME [BATCH])
+# Compiles the sources of a target in few translation units, BATCH (48) in each: most of a source's
+# compile time is headers and their templates. Names in anonymous namespaces are therefore unique in
+# a target. Sources with options of their own, as kernels have, stay apart.
 function(qsf_compile_together name)
+  set(batch ${ARGN} 48)
+  list(GET batch 0 batch)
   if(QSF_UNITY)
-    set_target_properties(${name} PROPERTIES UNITY_BUILD ON UNITY_BUILD_BATCH_SIZE 48)
-    # Of types in anonymous namespaces of sources that another one includes, as here all do.
+    set_target_properties(${name} PROPERTIES UNITY_BUILD ON UNITY_BUILD_BATCH_SIZE ${batch})
+    # Of types in anonymous namespaces of sources that another one includes, as all do here.
     target_compile_options(${name} PRIVATE "$<$<COMPILE_LANG_AND_ID:CXX,GNU>:-Wno-subobject-linkage>")
   endif()
 endfunction()
@@ -59,6 +62,8 @@ function(qsf_reuse_test_headers name)
 endfunction()
 
 # qsf_test(NAME SOURCES a_test.cc ... DEPS base ... LABELS unit [PRIVATE_DEPS ...] [TIMEOUT seconds])
+# One program for the tests of a folder that have the same labels: compiled together they take a
+# quarter of the time.
 # Labels: unit, kernel, golden, model, slow (docs/testing.md).
 function(qsf_test name)
   if(NOT QSF_BUILD_TESTS)
@@ -72,6 +77,10 @@ function(qsf_test name)
   list(TRANSFORM ARG_DEPS PREPEND qsf_)
   target_link_libraries(${name} PRIVATE qsf_flags ${ARG_DEPS} ${ARG_PRIVATE_DEPS} GTest::gmock GTest::gtest_main)
   qsf_reuse_test_headers(${name})
+  list(LENGTH ARG_SOURCES n_sources)
+  if(n_sources GREATER 1)
+    qsf_compile_together(${name} 16)  # 2 GB for the compiler, with sanitizers
+  endif()
   set_target_properties(${name} PROPERTIES RUNTIME_OUTPUT_DIRECTORY ${PROJECT_BINARY_DIR}/tests)
   # Fixed paths a test may use: data in the source tree, scratch in the build tree, and shared test
   # material beside the checkout, which may be absent (tests then say so and skip).
