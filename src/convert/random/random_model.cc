@@ -138,6 +138,19 @@ void make_mixtral(ModelSpec& spec) {
   spec.rope.theta = 1000000.0F;
 }
 
+// Keys and values of all heads are products of one row; the first layer has no experts.
+void make_deepseek2(ModelSpec& spec) {
+  set_experts(64, 6, 1408, spec);
+  spec.shared_ffn = 2 * spec.expert_ffn;
+  spec.expert_layers.assign(spec.n_layers, 1);
+  spec.expert_layers.front() = 0;
+  spec.latent_dim = 512;
+  spec.latent_key_dim = spec.latent_value_dim = 128;
+  spec.rope.dims = 64;
+  spec.head_dim = spec.latent_dim + spec.rope.dims;
+  spec.attention_scale = 1.0F / std::sqrt(static_cast<float>(spec.query_dim()));
+}
+
 void make_qwen3moe(ModelSpec& spec) {
   set_experts(128, 8, 768, spec);
   spec.expert_renormalised = true;
@@ -275,6 +288,8 @@ constexpr RandomShape kShapes[] = {
     {"gemma4-26b-a4b", "gemma4moe", 30, 2816, 2112, 16, 8, 262144, 262144, false, make_gemma4_moe},
     {"smollm3-3b", "smollm3", 36, 2048, 11008, 16, 4, 128256, 65536, false, make_smollm3},
     {"olmoe-7b", "olmoe", 16, 2048, 1024, 16, 16, 50304, 4096, false, make_olmoe},
+    {"deepseek-v2-lite", "deepseek2", 27, 2048, 10944, 16, 1, 102400, 163840, false,
+     make_deepseek2},
     {"qwen3-30b-a3b", "qwen3moe", 48, 2048, 6144, 32, 4, 151936, 40960, false, make_qwen3moe},
     {"granite4-h-micro", "granitehybrid", 40, 2048, 8192, 32, 8, 100352, 131072, false,
      make_granite4_h},

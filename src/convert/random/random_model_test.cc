@@ -157,9 +157,9 @@ TEST(RandomShapesTest, OtherFamiliesHaveTheirTensors) {
     EXPECT_EQ((weights_of(*reader, n_layers) + 500000) / 1000000, millions) << name;
   }
   for (const std::string_view name :
-       {"olmoe-7b", "qwen3-30b-a3b", "mixtral-8x7b", "gpt-oss-20b", "gemma3-4b", "granite4-h-micro",
-        "lfm2-8b-a1b", "qwen3.5-0.8b", "gemma4-31b", "gemma4-e2b", "gemma3n-e2b", "gemma4-26b-a4b",
-        "nemotron3-nano-30b-a3b", "falcon-h1-0.5b"}) {
+       {"olmoe-7b", "deepseek-v2-lite", "qwen3-30b-a3b", "mixtral-8x7b", "gpt-oss-20b", "gemma3-4b",
+        "granite4-h-micro", "lfm2-8b-a1b", "qwen3.5-0.8b", "gemma4-31b", "gemma4-e2b",
+        "gemma3n-e2b", "gemma4-26b-a4b", "nemotron3-nano-30b-a3b", "falcon-h1-0.5b"}) {
     RandomShape shape = *find_random_shape(name);
     const bool sixth_differs =
         shape.architecture.starts_with("gemma4") || shape.architecture == "nemotron_h_moe";
