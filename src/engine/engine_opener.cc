@@ -113,6 +113,9 @@ Status EngineOpener::probe_disk() {
 Status EngineOpener::read_directories(const std::string& path) {
   FileOps* const ops = impl_->options.file_ops;
   QSF_ASSIGN_OR_RETURN(File file, File::open(path, ops != nullptr ? *ops : system_file_ops()));
+  // What the system reads ahead, megabytes on some disks, may arrive after load_weights() dropped
+  // the file's pages, and would stay beside the budget.
+  file.expect_random_reads();
   QSF_ASSIGN_OR_RETURN(QsfReader reader, QsfReader::open(std::move(file)));
   impl_->reader.emplace(std::move(reader));
   QSF_RETURN_IF_ERROR(check_tensors(*impl_->reader));

@@ -392,6 +392,7 @@ TEST(StreamedRefusalTest, WhatTheSystemRefusesIsReplacedAndSaid) {
     ASSERT_TRUE(engine.has_value()) << engine.error().message();
     EXPECT_THAT((*engine)->plan().reading_mode, HasSubstr(mode));
     EXPECT_TRUE(run_passes(**engine, kPrompt).value() == expected) << mode;
+    EXPECT_EQ(ops.reads_with_readahead(), 0U) << mode;
   }
 }
 

@@ -99,6 +99,10 @@ Status File::read_exact_at(std::uint64_t offset, MutableByteSpan to) const {
   return ok_status();
 }
 
+void File::expect_random_reads() const noexcept {
+  static_cast<void>(ops_->advise(handle_, 0, 0, FileAdvice::kRandom));
+}
+
 void File::drop_cached() const noexcept {
   static_cast<void>(ops_->advise(handle_, 0, size_bytes_, FileAdvice::kDontNeed));
 }

@@ -55,6 +55,10 @@ class File {
   // Threads  any number at once
   Status read_exact_at(std::uint64_t offset, MutableByteSpan to) const;
 
+  // Asks the system to read into the page cache what is asked for and nothing ahead of it. Threads
+  // any
+  void expect_random_reads() const noexcept;
+
   // Drops the file's pages from the page cache where the system allows it. Threads  any
   void drop_cached() const noexcept;
 

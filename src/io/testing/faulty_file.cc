@@ -92,6 +92,10 @@ FileStorage FaultyFileOps::storage(int handle) {
 int FaultyFileOps::advise(int handle, std::uint64_t offset, std::uint64_t bytes,
                           FileAdvice advice) {
   if (advice == FileAdvice::kDontNeed) drops_.fetch_add(1);
+  if (advice == FileAdvice::kRandom) {
+    const std::lock_guard lock(mutex_);
+    random_handles_.insert(handle);
+  }
   return base_.advise(handle, offset, bytes, advice);
 }
 
@@ -114,6 +118,11 @@ std::int64_t FaultyFileOps::read_at(int handle, MutableByteSpan to, std::uint64_
   const ReadFault fault = fault_of_read(handle, to.size(), offset);
   sleep_us(plan.read_delay_us);
   if (fault.is_answer) return fault.result;
+  {
+    const std::lock_guard lock(mutex_);
+    const bool reads_ahead = !direct_handles_.contains(handle) && !random_handles_.contains(handle);
+    reads_with_readahead_ += reads_ahead ? 1 : 0;
+  }
   // A direct read keeps the length that its alignment demands; it becomes short afterwards.
   if (!is_direct(handle)) to = to.first(fault.shown);
   const std::int64_t n = base_.read_at(handle, to, offset);
@@ -222,6 +231,7 @@ int FaultyFileOps::close(int handle) {
   {
     const std::lock_guard lock(mutex_);
     direct_handles_.erase(handle);
+    random_handles_.erase(handle);
   }
   const int result = base_.close(handle);
   return plan.close_errno != 0 ? -plan.close_errno : result;

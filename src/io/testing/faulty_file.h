@@ -62,6 +62,8 @@ class FaultyFileOps final : public FileOps {
   std::uint64_t calls() const noexcept { return calls_.load(); }
   // How often the page cache was told to forget something of a file.
   std::uint64_t drops() const noexcept { return drops_.load(); }
+  // Reads by handles for which the system may read ahead into the page cache.
+  std::uint64_t reads_with_readahead() const noexcept { return reads_with_readahead_.load(); }
 
   int open_read(const std::string& path) override;
   int create_new(const std::string& path) override;
@@ -107,8 +109,10 @@ class FaultyFileOps final : public FileOps {
   FileOps& base_;
   std::mutex mutex_;
   std::set<int> direct_handles_;  // held by mutex_
+  std::set<int> random_handles_;  // the same; advised by FileAdvice::kRandom
   std::atomic<std::uint64_t> calls_{0};
   std::atomic<std::uint64_t> drops_{0};
+  std::atomic<std::uint64_t> reads_with_readahead_{0};
   std::atomic<std::uint64_t> written_bytes_{0};
   std::atomic<unsigned> n_rings_{0};  // made so far
 };
