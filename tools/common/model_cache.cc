@@ -344,10 +344,15 @@ bool is_gguf_path(const std::string& path) {
   constexpr std::string_view kMagic = "GGUF";
   if (path.ends_with(".gguf")) return true;
   if (!is_regular_file(path)) return false;  // opening a FIFO would wait
+  const int file = ::open(path.c_str(), O_RDONLY | O_CLOEXEC);
+  if (file < 0) return false;
+  // The kernel must not read ahead: its mark on a page would make the engine's first reads fetch
+  // megabytes into the page cache, which counts against the memory budget.
+  static_cast<void>(::posix_fadvise(file, 0, 0, POSIX_FADV_RANDOM));
   char start[kMagic.size()] = {};
-  std::ifstream file(path, std::ios::binary);
-  file.read(start, sizeof start);
-  return std::string_view(start, sizeof start) == kMagic;
+  const ssize_t n_read = ::pread(file, start, sizeof start, 0);
+  ::close(file);
+  return n_read == sizeof start && std::string_view(start, sizeof start) == kMagic;
 }
 
 bool needs_conversion(const std::string& path) {
