@@ -97,6 +97,13 @@ class Prove(unittest.TestCase):
         for stderr in (said(passes=9), said(passes=7), said(read=FILE + 24 * STREAMED + 1), said(rows=253)):
             self.assert_broken(0, setting(stderr=stderr))
 
+    def test_a_pass_of_a_mixture_may_read_all_of_its_experts(self):
+        def said_of_mixture(read):
+            return said(read=read) + "\nexperts: 20 % of a token's are in memory"
+
+        self.assertEqual(self.prove(changes={0: setting(stderr=said_of_mixture(FILE + 24 * FILE))})[0], 0)
+        self.assert_broken(0, setting(stderr=said_of_mixture(FILE + 24 * FILE + 1)))
+
     def test_memory_stays_flat(self):
         def generate(run, command, _):
             run.seconds, run.peak_bytes = 100.0, 90 * MB
