@@ -11,7 +11,7 @@ qsf_test(qsf_convert_test SOURCES convert/qsf_convert_test.cc DEPS convert PRIVA
 qsf_test(qsf_convert_calibration_test
   SOURCES convert/qsf_convert_calibration_test.cc convert/qsf_convert_experts_test.cc
           convert/qsf_convert_states_test.cc convert/qsf_convert_target_test.cc
-  DEPS convert LABELS model TIMEOUT 1200)
+  DEPS convert LABELS ${qsf_many_runs_label} TIMEOUT 1200)
 qsf_test(qsf_convert_work_test SOURCES convert/qsf_convert_work_test.cc DEPS convert LABELS ${qsf_many_runs_label})
 if(QSF_BUILD_TESTS)
   add_dependencies(qsf_convert_test qsf)
