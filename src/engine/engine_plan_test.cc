@@ -20,6 +20,7 @@
 #include <vector>
 
 #include "engine/engine_impl.h"
+#include "engine/testing/bundled_path.h"
 #include "engine/testing/streamed_model.h"
 #include "ops/make_backend.h"
 #include "platform/memory.h"
@@ -33,9 +34,8 @@ using testing::HasSubstr;
 using testing::IsEmpty;
 using testing::Not;
 using testing::StartsWith;
+using testing_support::kBundled;
 using testing_support::kMB;
-
-const std::string kModel = std::string(QSF_SOURCE_DIR) + "/models/tales-5M-4bit.qsf";
 
 class EnginePlanTest : public testing::Test {
  protected:
@@ -59,7 +59,7 @@ class EnginePlanTest : public testing::Test {
                         .reading = reading_});
   }
 
-  QsfReader reader_ = QsfReader::open(kModel).value();
+  QsfReader reader_ = QsfReader::open(kBundled).value();
   std::unique_ptr<ThreadPool> threads_;
   std::unique_ptr<Backend> backend_;
   MachineFacts machine_;
@@ -241,7 +241,7 @@ class BudgetedEngineTest : public testing::Test {
     std::uint64_t accepted = 2000 * kMB;
     while (accepted - refused > 50'000) {
       const std::uint64_t middle = refused + (accepted - refused) / 2;
-      (Engine::plan_file(kModel, options(middle)).has_value() ? accepted : refused) = middle;
+      (Engine::plan_file(kBundled, options(middle)).has_value() ? accepted : refused) = middle;
     }
     return accepted;
   }
@@ -264,7 +264,7 @@ class BudgetedEngineTest : public testing::Test {
 };
 
 TEST_F(BudgetedEngineTest, EveryBudgetTellsTheSame) {
-  const std::string expected = tell(*Engine::open(kModel, options(0)).value());
+  const std::string expected = tell(*Engine::open(kBundled, options(0)).value());
   EXPECT_GT(expected.size(), 100U);
   const std::uint64_t least = least_budget() + 200'000;  // the heap of this process has grown since
   bool streamed = false;
@@ -272,7 +272,7 @@ TEST_F(BudgetedEngineTest, EveryBudgetTellsTheSame) {
     for (const bool preload : {false, true}) {
       EngineOptions bound = options(least + more);
       bound.preload = preload;
-      const auto engine = Engine::open(kModel, bound);
+      const auto engine = Engine::open(kBundled, bound);
       ASSERT_TRUE(engine.has_value()) << engine.error().message();
       EXPECT_EQ(tell(**engine), expected) << more;
       const EnginePlan& plan = (*engine)->plan();
@@ -306,7 +306,7 @@ TEST_F(BudgetedEngineTest, ALimitThatFallsTakesWeightsAway) {
     static_cast<std::vector<std::string>*>(user)->emplace_back(line);
   };
   unbound.log.user = &warnings;
-  const std::unique_ptr<Engine> engine = Engine::open(kModel, unbound).value();
+  const std::unique_ptr<Engine> engine = Engine::open(kBundled, unbound).value();
   const std::uint64_t planned = engine->plan().memory.total_bytes();
   const_cast<Engine::Impl&>(engine->impl()).watch.emplace(planned, root);
   const std::string expected = tell(*engine);
@@ -323,7 +323,7 @@ TEST_F(BudgetedEngineTest, ALimitThatFallsTakesWeightsAway) {
 }
 
 TEST_F(BudgetedEngineTest, TooSmallABudgetIsRefusedBeforeAnyWeightIsRead) {
-  const Status status = Engine::open(kModel, options(3 * kMB)).error();
+  const Status status = Engine::open(kBundled, options(3 * kMB)).error();
   EXPECT_EQ(status.code(), StatusCode::kOutOfBudget);
   EXPECT_THAT(status.message(), HasSubstr("tales-5M-4bit.qsf: a budget of 3 MB is too small"));
 }
@@ -331,9 +331,9 @@ TEST_F(BudgetedEngineTest, TooSmallABudgetIsRefusedBeforeAnyWeightIsRead) {
 TEST_F(BudgetedEngineTest, WithoutPreloadOpeningReadsNoMoreThanItMust) {
   EngineOptions lazy = options(0);
   lazy.preload = false;
-  const std::unique_ptr<Engine> engine = Engine::open(kModel, lazy).value();
+  const std::unique_ptr<Engine> engine = Engine::open(kBundled, lazy).value();
   const std::string text = tell(*engine);
-  EXPECT_EQ(text, tell(*Engine::open(kModel, options(0)).value()));
+  EXPECT_EQ(text, tell(*Engine::open(kBundled, options(0)).value()));
 }
 
 TEST_F(EnginePlanTest, MemoryOfTheCallerIsPartOfThePlan) {

@@ -15,6 +15,7 @@
 
 #include "base/testing/temporary_path.h"
 #include "engine/engine_impl.h"
+#include "engine/testing/bundled_path.h"
 #include "engine/testing/logits_log.h"
 
 namespace qsf {
@@ -22,10 +23,9 @@ namespace {
 
 using testing::HasSubstr;
 using testing::Not;
+using testing_support::kBundled;
 using testing_support::LogitsLog;
 using testing_support::random_tokens;
-
-const std::string kSpilledModel = std::string(QSF_SOURCE_DIR) + "/models/tales-5M-4bit.qsf";
 
 std::string scratch_path() {
   return testing_support::temporary_path("kv_spill");
@@ -80,9 +80,9 @@ TEST(KvSpillTest, LogitsAreThoseOfKeysInMemory) {
       SCOPED_TRACE(std::to_string(c.context) + " positions, type " +
                    std::to_string(static_cast<int>(type)));
       EngineOptions options = options_of(c.context, type, c.rows);
-      const auto expected = converse(*Engine::open(kSpilledModel, options).value(), c.prompt);
+      const auto expected = converse(*Engine::open(kBundled, options).value(), c.prompt);
       options.kv_spill_path = scratch_path();
-      const auto engine = Engine::open(kSpilledModel, options);
+      const auto engine = Engine::open(kBundled, options);
       ASSERT_TRUE(engine.has_value()) << engine.error().message();
       EXPECT_FALSE(std::filesystem::exists(options.kv_spill_path));
       const auto got = converse(**engine, c.prompt);
@@ -100,7 +100,7 @@ TEST(KvSpillTest, LogitsAreThoseOfKeysInMemory) {
 
 TEST(KvSpillTest, SessionsTellTheSame) {
   const auto tell = [](const EngineOptions& options) {
-    const std::unique_ptr<Engine> engine = Engine::open(kSpilledModel, options).value();
+    const std::unique_ptr<Engine> engine = Engine::open(kBundled, options).value();
     std::string text;
     std::vector<TokenId> prompt;
     EXPECT_TRUE(engine->tokenizer()->encode("There was a king and a queen", {}, prompt).ok());
@@ -128,7 +128,7 @@ TEST(KvSpillTest, SessionsTellTheSame) {
 TEST(KvSpillTest, ACancelledPassLosesNothing) {
   EngineOptions options = options_of(1024, KvType::kF16, 128);
   options.kv_spill_path = scratch_path();
-  const std::unique_ptr<Engine> engine = Engine::open(kSpilledModel, options).value();
+  const std::unique_ptr<Engine> engine = Engine::open(kBundled, options).value();
   const std::vector<float> expected = converse(*engine, 400);
   const std::unique_ptr<Session> session = engine->create_session().value();
   ASSERT_TRUE(session->prefill(random_tokens(200, 3), nullptr).ok());
@@ -142,22 +142,22 @@ TEST(KvSpillTest, ACancelledPassLosesNothing) {
 TEST(KvSpillTest, FitsBudgetsThatKeysInMemoryDoNot) {
   EngineOptions options = options_of(1024, KvType::kF32, 64);
   options.n_sequences = 2;
-  const std::unique_ptr<Engine> free = Engine::open(kSpilledModel, options).value();
+  const std::unique_ptr<Engine> free = Engine::open(kBundled, options).value();
   const std::vector<float> expected = converse(*free, 900);
   const std::uint64_t all_keys = free->plan().memory.region(free->plan().regions.kv_cache).bytes;
   std::uint64_t refused = 0;
   std::uint64_t accepted = std::uint64_t{2'000'000'000};
   while (accepted - refused > 100'000) {
     options.ram_budget_bytes = refused + (accepted - refused) / 2;
-    (Engine::plan_file(kSpilledModel, options).has_value() ? accepted : refused) =
+    (Engine::plan_file(kBundled, options).has_value() ? accepted : refused) =
         options.ram_budget_bytes;
   }
   options.ram_budget_bytes = accepted - all_keys / 4;
-  const Status status = Engine::open(kSpilledModel, options).error();
+  const Status status = Engine::open(kBundled, options).error();
   EXPECT_EQ(status.code(), StatusCode::kOutOfBudget);
   EXPECT_THAT(status.message(), HasSubstr("would fit with the KV cache in a file (kv_spill)"));
   options.kv_spill_path = scratch_path();
-  const auto spilled = Engine::open(kSpilledModel, options);
+  const auto spilled = Engine::open(kBundled, options);
   ASSERT_TRUE(spilled.has_value()) << spilled.error().message();
   const EnginePlan& plan = (*spilled)->plan();
   EXPECT_LE(plan.memory.total_bytes(), options.ram_budget_bytes);
@@ -166,17 +166,17 @@ TEST(KvSpillTest, FitsBudgetsThatKeysInMemoryDoNot) {
   EXPECT_EQ(converse(**spilled, 900), expected);
   options.ram_budget_bytes = 3'000'000;
   options.kv_spill_path.clear();
-  EXPECT_THAT(Engine::open(kSpilledModel, options).error().message(), Not(HasSubstr("kv_spill")));
+  EXPECT_THAT(Engine::open(kBundled, options).error().message(), Not(HasSubstr("kv_spill")));
 }
 
 TEST(KvSpillTest, RefusesAFileThatExistsAndAFolderThatDoesNot) {
   EngineOptions options = options_of(64, KvType::kF16, 0);
-  options.kv_spill_path = kSpilledModel;
-  const Status exists = Engine::open(kSpilledModel, options).error();
+  options.kv_spill_path = kBundled;
+  const Status exists = Engine::open(kBundled, options).error();
   EXPECT_EQ(exists.code(), StatusCode::kInvalidArgument);
   EXPECT_THAT(exists.message(), HasSubstr("exists already; choose the name"));
   options.kv_spill_path = testing::TempDir() + "no/such/folder/keys";
-  const Status missing = Engine::open(kSpilledModel, options).error();
+  const Status missing = Engine::open(kBundled, options).error();
   EXPECT_EQ(missing.code(), StatusCode::kIo);
   EXPECT_THAT(missing.message(), HasSubstr("cannot be created"));
 }

@@ -18,17 +18,18 @@
 
 #include "base/testing/temporary_path.h"
 #include "engine/engine_impl.h"
+#include "engine/testing/bundled_path.h"
 #include "engine/testing/logits_log.h"
 
 namespace qsf {
 namespace {
 
 using testing::HasSubstr;
+using testing_support::kBundled;
 using testing_support::LogitsLog;
 using testing_support::random_tokens;
 
 // Trained for 1,024 positions.
-const std::string kWindowedModel = std::string(QSF_SOURCE_DIR) + "/models/tales-5M-4bit.qsf";
 constexpr std::uint32_t kWindowedTrained = 1024;
 
 EngineOptions options_of(std::uint32_t window, std::uint32_t sinks, std::uint32_t rows) {
@@ -40,7 +41,7 @@ EngineOptions options_of(std::uint32_t window, std::uint32_t sinks, std::uint32_
 }
 
 std::unique_ptr<Engine> open(const EngineOptions& options) {
-  auto engine = Engine::open(kWindowedModel, options);
+  auto engine = Engine::open(kBundled, options);
   EXPECT_TRUE(engine.has_value()) << engine.error().message();
   return std::move(engine).value();
 }
@@ -166,7 +167,7 @@ TEST(KvWindowTest, APromptManyTimesTheCacheTakesNoMoreMemory) {
   const auto kv_bytes = [&](std::uint32_t context) {
     EngineOptions longer = options;
     longer.max_context = context;
-    const EnginePlan plan = Engine::plan_file(kWindowedModel, longer).value();
+    const EnginePlan plan = Engine::plan_file(kBundled, longer).value();
     return plan.memory.region(plan.regions.kv_cache).bytes +
            plan.memory.region(plan.regions.kv_tables).bytes;
   };
@@ -296,7 +297,7 @@ TEST(KvWindowTest, ForksShareAndPart) {
 
 TEST(KvWindowTest, RefusesPoliciesThatCannotBeKept) {
   EngineOptions options = options_of(0, 4, 0);
-  const Status none = Engine::open(kWindowedModel, options).error();
+  const Status none = Engine::open(kBundled, options).error();
   EXPECT_EQ(none.code(), StatusCode::kInvalidArgument);
   EXPECT_THAT(none.message(), HasSubstr("window of 0"));
 }

@@ -18,6 +18,7 @@
 
 #include "base/testing/temporary_path.h"
 #include "engine/engine_impl.h"
+#include "engine/testing/bundled_path.h"
 #include "engine/testing/logits_log.h"
 #include "engine/testing/naive_model_test.h"
 
@@ -25,6 +26,7 @@ namespace qsf {
 namespace {
 
 using testing::HasSubstr;
+using testing_support::kBundled;
 using testing_support::LogitsLog;
 using testing_support::naive_llama;
 using testing_support::NaiveModel;
@@ -35,7 +37,6 @@ constexpr std::uint32_t kVocab = testing_support::kNaiveVocab;
 constexpr std::size_t kReindexTokens = 3 * kReindexTrained + 5;
 
 // Trained for 1,024 positions.
-const std::string kTales = std::string(QSF_SOURCE_DIR) + "/models/tales-5M-4bit.qsf";
 constexpr std::uint32_t kTalesTrained = 1024;
 
 ModelSpec small_spec(std::uint32_t n_kv_heads) {
@@ -191,7 +192,7 @@ TEST_F(RopeReindexTest, WhatFitsHasTheBitsOfTheWindow) {
     options.exact = false;
     options.k_type = KvType::kF16;
     options.v_type = KvType::kF16;
-    return logits_of(kTales, options, std::span(tokens).first(n_tokens), 101, RowRole::kPrompt);
+    return logits_of(kBundled, options, std::span(tokens).first(n_tokens), 101, RowRole::kPrompt);
   };
   EXPECT_EQ(run(404, true), run(404, false));
   EXPECT_NE(run(405, true), run(405, false));
@@ -200,7 +201,7 @@ TEST_F(RopeReindexTest, WhatFitsHasTheBitsOfTheWindow) {
 TEST_F(RopeReindexTest, GenerationPassesTheTrainedContext) {
   EngineOptions options = windowed(300, 4);
   options.max_context = 4 * kTalesTrained;
-  const std::unique_ptr<Engine> engine = open(kTales, options);
+  const std::unique_ptr<Engine> engine = open(kBundled, options);
   EXPECT_EQ(engine->max_context(), 4 * kTalesTrained);
   const std::unique_ptr<Session> session = engine->create_session().value();
   GenerateOptions generate;
@@ -226,7 +227,7 @@ TEST_F(RopeReindexTest, ThePlanCountsTokensAndQueries) {
   const auto plan_of = [&](std::uint32_t context, bool reindex) {
     options.max_context = context;
     options.kv_policy.rope_reindex = reindex;
-    return Engine::plan_file(kTales, options).value();
+    return Engine::plan_file(kBundled, options).value();
   };
   const auto bytes_of = [](const EnginePlan& plan, const std::string& name) {
     std::uint64_t bytes = 0;
@@ -370,19 +371,19 @@ TEST_F(RopeReindexTest, ModelsWithoutRotationAreRefused) {
 
 TEST_F(RopeReindexTest, OptionsThatContradictAreRefused) {
   EngineOptions options = windowed(1021, 4);
-  expect_refused(kTales, options, StatusCode::kInvalidArgument,
+  expect_refused(kBundled, options, StatusCode::kInvalidArgument,
                  {"4 sinks and a window of 1021 are 1025", "trained for 1024"});
   options.kv_policy.window = 1020;
   options.max_context = 67'108'865;
-  expect_refused(kTales, options, StatusCode::kInvalidArgument,
+  expect_refused(kBundled, options, StatusCode::kInvalidArgument,
                  {"67108865", "accurate up to 67108864"});
   options.max_context = 0;
   options.kv_policy.policy = KvPolicy::kFull;
-  expect_refused(kTales, options, StatusCode::kInvalidArgument,
+  expect_refused(kBundled, options, StatusCode::kInvalidArgument,
                  {"rope_reindex: needs kv policy window, got full"});
   options = windowed(300, 4, false);
   options.max_context = kTalesTrained + 1;
-  expect_refused(kTales, options, StatusCode::kInvalidArgument,
+  expect_refused(kBundled, options, StatusCode::kInvalidArgument,
                  {"trained for 1024", "kv policy window with rope_reindex"});
 }
 

@@ -19,6 +19,7 @@
 #include "engine/engine_impl.h"
 #include "engine/session_layout.h"
 #include "engine/testing/bare_session.h"
+#include "engine/testing/bundled_path.h"
 #include "engine/testing/logits_log.h"
 #include "engine/testing/session_bytes.h"
 #include "engine/testing/session_text.h"
@@ -34,6 +35,7 @@ using testing_support::BareSession;
 using testing_support::bytes_of_file;
 using testing_support::entry_at;
 using testing_support::kBareShape;
+using testing_support::kBundled;
 using testing_support::kIds;
 using testing_support::LogitsLog;
 using testing_support::path;
@@ -43,8 +45,6 @@ using testing_support::section_at;
 using testing_support::StreamedModel;
 
 namespace layout = session_layout;
-
-const std::string kTales = std::string(QSF_SOURCE_DIR) + "/models/tales-5M-4bit.qsf";
 
 // What is done before a session is saved, and after.
 void begin_saved_text(Session& session, std::size_t n_prompt) {
@@ -323,7 +323,7 @@ Told tell(Session& session, const std::vector<TokenId>& prompt, std::uint32_t n_
 TEST_F(SessionFileTest, GeneratedTextGoesOn) {
   EngineOptions wanted;
   wanted.n_threads = 2;
-  const auto engine = Engine::open(kTales, wanted).value();
+  const auto engine = Engine::open(kBundled, wanted).value();
   std::vector<TokenId> prompt;
   ASSERT_TRUE(engine->tokenizer()->encode("There was a king and a queen", {}, prompt).ok());
   std::string whole = tell(*engine->create_session().value(), prompt, 40).text;
@@ -357,7 +357,7 @@ TEST_F(SessionFileTest, ATextThatFilledTheContextGoesOnInALargerOne) {
   std::vector<TokenId> prompt;
   std::string first;
   {
-    const auto engine = Engine::open(kTales, wanted).value();
+    const auto engine = Engine::open(kBundled, wanted).value();
     ASSERT_TRUE(engine->tokenizer()->encode("There was a king", {}, prompt).ok());
     const auto session = engine->create_session().value();
     const Told told = tell(*session, prompt, 100);
@@ -368,7 +368,7 @@ TEST_F(SessionFileTest, ATextThatFilledTheContextGoesOnInALargerOne) {
     EXPECT_EQ(session->generate({}, more).error().code(), StatusCode::kOutOfBudget);
   }
   wanted.max_context = 128;
-  const auto engine = Engine::open(kTales, wanted).value();
+  const auto engine = Engine::open(kBundled, wanted).value();
   const auto session = engine->create_session().value();
   ASSERT_TRUE(session->load(path("full")).ok());
   EXPECT_EQ(session->length(), 64U);

@@ -19,10 +19,9 @@
 #include "engine/engine.h"
 #include "engine/engine_impl.h"
 #include "engine/generation.h"
+#include "engine/testing/bundled_path.h"
 
 namespace qsf::testing_support {
-
-inline const std::string kBundled = std::string(QSF_SOURCE_DIR) + "/models/tales-5M-4bit.qsf";
 
 inline EngineOptions step_options(std::uint32_t n_sequences, std::uint32_t rows_per_pass = 0) {
   EngineOptions options;
