@@ -55,8 +55,7 @@ class File {
   // Threads  any number at once
   Status read_exact_at(std::uint64_t offset, MutableByteSpan to) const;
 
-  // Asks the system to read into the page cache what is asked for and nothing ahead of it. Threads
-  // any
+  // Asks the system to read nothing ahead into the page cache. Threads  any
   void expect_random_reads() const noexcept;
 
   // Drops the file's pages from the page cache where the system allows it. Threads  any
