@@ -13,7 +13,7 @@
 
 namespace qsf::testing_support {
 
-// n_bytes zeros from a line of the processor's cache on.
+// n_bytes zeros, aligned to a cache line.
 class AlignedMemory {
  public:
   explicit AlignedMemory(std::uint64_t n_bytes)
