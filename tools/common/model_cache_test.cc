@@ -9,33 +9,32 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
-#include <cstdlib>
+#include <cstddef>
 #include <string>
 #include <vector>
 
 namespace qsf_tools {
 namespace {
 
-// A file of the build folder, whose pages are on the disk; removed at the end.
+// A file whose pages are on the disk alone.
 class FileOnDisk {
  public:
-  explicit FileOnDisk(const std::string& content) {
-    handle_ = ::mkstemp(path_);
-    EXPECT_GE(handle_, 0);
-    EXPECT_EQ(::write(handle_, content.data(), content.size()),
-              static_cast<ssize_t>(content.size()));
+  explicit FileOnDisk(const std::string& content)
+      : path_(testing::TempDir() + "qsf.model_cache_test." + std::to_string(::getpid())),
+        handle_(::open(path_.c_str(), O_CREAT | O_TRUNC | O_RDWR | O_CLOEXEC, 0600)),
+        n_bytes_(content.size()) {
+    EXPECT_EQ(::write(handle_, content.data(), n_bytes_), static_cast<ssize_t>(n_bytes_));
     EXPECT_EQ(::fsync(handle_), 0);
     EXPECT_EQ(::posix_fadvise(handle_, 0, 0, POSIX_FADV_DONTNEED), 0);
-    n_bytes_ = content.size();
   }
   ~FileOnDisk() {
     ::close(handle_);
-    ::unlink(path_);
+    ::unlink(path_.c_str());
   }
   FileOnDisk(const FileOnDisk&) = delete;
   FileOnDisk& operator=(const FileOnDisk&) = delete;
 
-  std::string path() const { return path_; }
+  const std::string& path() const { return path_; }
   std::size_t n_cached_pages() const {
     const std::size_t page = static_cast<std::size_t>(::sysconf(_SC_PAGESIZE));
     void* const mapping = ::mmap(nullptr, n_bytes_, PROT_READ, MAP_SHARED, handle_, 0);
@@ -49,9 +48,9 @@ class FileOnDisk {
   }
 
  private:
-  char path_[32] = "model_cache_test.XXXXXX";
-  int handle_ = -1;
-  std::size_t n_bytes_ = 0;
+  std::string path_;
+  int handle_;
+  std::size_t n_bytes_;
 };
 
 TEST(ModelCacheTest, LooksAtTheFirstPageAlone) {
@@ -65,10 +64,9 @@ TEST(ModelCacheTest, TellsGgufByItsFirstBytes) {
   EXPECT_TRUE(is_gguf_path("missing.gguf"));
   EXPECT_FALSE(is_gguf_path("missing"));
   EXPECT_FALSE(is_gguf_path("."));
-  const FileOnDisk shorter("GGU");
-  EXPECT_FALSE(is_gguf_path(shorter.path()));
-  const FileOnDisk qsf("QSF1....");
-  EXPECT_FALSE(is_gguf_path(qsf.path()));
+  EXPECT_FALSE(is_gguf_path(FileOnDisk("GGU").path()));
+  EXPECT_FALSE(is_gguf_path(FileOnDisk("QSF1....").path()));
+  EXPECT_TRUE(is_gguf_path(FileOnDisk("GGUF").path()));
 }
 
 }  // namespace
