@@ -150,9 +150,11 @@ TEST(DraftLengthTest, KeepsChancesByClassOfMatch) {
   // All that were drafted are accepted.
   length.update({.match_tokens = 3, .n_drafted = 2, .n_accepted = 2}, linear(0.1));
   EXPECT_NEAR(length.chance(3), (4 * 0.95 * 0.4 + 2) / (4 * 0.95 + 2), 1e-12);
-  // Passes without a draft teach nothing.
+  // Passes without a draft teach nothing, nor do they make what was learned count less.
   length.update({.match_tokens = 3}, linear(0.1));
   EXPECT_NEAR(length.chance(3), (4 * 0.95 * 0.4 + 2) / (4 * 0.95 + 2), 1e-12);
+  length.update({.match_tokens = 4, .n_drafted = 1}, linear(0.1));
+  EXPECT_NEAR(length.chance(3), (4 * 0.95 * 0.4 + 2) * 0.95 / ((4 * 0.95 + 2) * 0.95 + 1), 1e-12);
   EXPECT_NEAR(length.chance(2), 0.25, 1e-12);
   EXPECT_NEAR(length.chance(9), 0.7, 1e-12);
 }
