@@ -20,19 +20,19 @@ constexpr double kPriorSeen = 4.0;
 // What counts keep at each pass that adds to them: about the last 20 passes count.
 constexpr double kKeep = 0.95;
 
-// The time that a draft takes beyond that of a row, in passes of a row.
-double further_passes(std::uint32_t n_drafted, PassTimes pass_ns) noexcept {
+// The tokens that passes without drafts yield in the time that a draft takes.
+double tokens_lost(std::uint32_t n_drafted, PassTimes pass_ns, double n_undrafted) noexcept {
   const std::uint64_t further_ns = pass_ns[n_drafted] - pass_ns[0];
-  return static_cast<double>(further_ns) / static_cast<double>(pass_ns[0]);
+  return n_undrafted * static_cast<double>(further_ns) / static_cast<double>(pass_ns[0]);
 }
 
 }  // namespace
 
-std::uint32_t best_draft_tokens(double chance, PassTimes pass_ns) noexcept {
+std::uint32_t best_draft_tokens(double chance, PassTimes pass_ns, double n_undrafted) noexcept {
   std::uint32_t best = 0;
-  double best_rate = kLeastDraftGain / static_cast<double>(pass_ns[0]);
+  double best_rate = kLeastDraftGain * n_undrafted / static_cast<double>(pass_ns[0]);
   double reached = 1.0;
-  double yield = 1.0;
+  double yield = n_undrafted;
   for (std::uint32_t k = 1; k < pass_ns.size(); ++k) {
     reached *= chance;
     yield += reached;
@@ -56,14 +56,16 @@ double DraftLength::chance(std::uint32_t match_tokens) const noexcept {
   return of_match.n_accepted / of_match.n_seen;
 }
 
-std::uint32_t DraftLength::n_tokens(std::uint32_t match_tokens, PassTimes pass_ns) const noexcept {
+std::uint32_t DraftLength::n_tokens(std::uint32_t match_tokens, PassTimes pass_ns,
+                                    double n_undrafted) const noexcept {
   if (match_tokens == 0) return 0;
   const PassTimes times = pass_ns.first(std::min<std::size_t>(pass_ns.size(), kMaxDraftTokens + 1));
-  const double most_ns = static_cast<double>(times[0]) * (1.0 + credit(match_tokens));
+  const double most_ns = static_cast<double>(times[0]) * (1.0 + credit(match_tokens) / n_undrafted);
   const auto paid_for = std::ranges::partition_point(
       times, [most_ns](std::uint64_t ns) { return static_cast<double>(ns) <= most_ns; });
   const auto n_rows = static_cast<std::size_t>(paid_for - times.begin());
-  const std::uint32_t best = best_draft_tokens(chance(match_tokens), times.first(n_rows));
+  const std::uint32_t best =
+      best_draft_tokens(chance(match_tokens), times.first(n_rows), n_undrafted);
   return best == 0 && n_rows > 1 ? 1 : best;
 }
 
@@ -76,8 +78,8 @@ void DraftLength::update(const DraftOutcome& outcome, PassTimes pass_ns) noexcep
     of_match.n_seen = of_match.n_seen * kKeep + n_seen;
     of_match.n_accepted = of_match.n_accepted * kKeep + outcome.n_accepted;
   }
-  const double change =
-      kProbeShare + outcome.n_accepted - further_passes(outcome.n_drafted, pass_ns);
+  const double change = kProbeShare + outcome.n_accepted -
+                        tokens_lost(outcome.n_drafted, pass_ns, outcome.n_undrafted);
   of_match.credit = std::clamp(of_match.credit + change, 0.0, kMostCredit);
 }
 

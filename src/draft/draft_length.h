@@ -7,7 +7,8 @@
 //
 //   E(k) = 1 + a + a^2 + ... + a^k
 //
-// tokens for pass_ns(k + 1). best_draft_tokens finds the k of the most tokens a time. Where weights
+// tokens for pass_ns(k + 1). best_draft_tokens finds the k of the most tokens a time, those of the
+// pass's other sequences included: a draft delays them too. Where weights
 // are streamed, further rows are free up to a point, and drafts go to it whatever is accepted;
 // where weights are resident, a row costs about half a pass and drafts are short or off.
 //
@@ -17,11 +18,12 @@
 // Losses are bounded. Each class of matches has an account in passes of one row. Every pass with
 // such a match pays in kProbeShare of a pass; a draft draws the time that it takes beyond a row,
 // and each of its tokens that is accepted pays in a pass. No draft is made that would overdraw the
-// account if none of it were accepted. So in n passes with matches of a class, drafting has cost at
-// most kFirstCredit + n kProbeShare passes more than it saved, whatever the text, if passes cost
-// what pass_ns says. What is left on the account of a class that is not worth drafting pays for
-// probes of one token, one in (pass_ns(2) / pass_ns(1) - 1) / kProbeShare passes, or at once after
-// a probe that was accepted: that one earned the next.
+// account if none of it were accepted. (A pass of several sequences is worth as many tokens.) So in
+// n passes with matches of a class, drafting has cost at most kFirstCredit + n kProbeShare passes
+// more than it saved, whatever the text, if passes cost what pass_ns says. What is left on the
+// account of a class that is not worth drafting pays for probes of one token, one in (pass_ns(2) /
+// pass_ns(1) - 1) / kProbeShare passes, or at once after a probe that was accepted: that one earned
+// the next.
 //
 // Results depend on arguments and calls alone, never on a clock.
 //
@@ -37,7 +39,8 @@
 
 namespace qsf {
 
-// Nanoseconds of passes by their number of rows: [r - 1] of r rows, of the current text lengths.
+// Nanoseconds of passes by their number of rows: [k] with k drafted rows, of the current text
+// lengths.
 // Requires  not empty, not falling, the first > 0
 using PassTimes = std::span<const std::uint64_t>;
 
@@ -45,15 +48,18 @@ using PassTimes = std::span<const std::uint64_t>;
 inline constexpr double kLeastDraftGain = 1.03;
 
 // Returns the k < pass_ns.size() with the most tokens a time, the largest one of equals; 0 where
-// none yields kLeastDraftGain times what k = 0 does.
-// Requires  chance, of each drafted token, in [0, 1]
-std::uint32_t best_draft_tokens(double chance, PassTimes pass_ns) noexcept;
+// none yields kLeastDraftGain times what k = 0 does. Without a draft the pass yields n_undrafted
+// tokens, of all sequences.
+// Requires  chance, of each drafted token, in [0, 1]; n_undrafted > 0
+std::uint32_t best_draft_tokens(double chance, PassTimes pass_ns,
+                                double n_undrafted = 1.0) noexcept;
 
 // What a pass made of its draft.
 struct DraftOutcome {
   std::uint32_t match_tokens = 0;  // before the pass; 0: there was no match
   std::uint32_t n_drafted = 0;     // rows beyond the first
   std::uint32_t n_accepted = 0;    // of them, from the first one on
+  double n_undrafted = 1.0;        // tokens that the pass would have yielded without them
 };
 
 // What is learned from one sequence.
@@ -73,8 +79,10 @@ class DraftLength {
   DraftLength() noexcept;
 
   // Returns how many tokens to draft behind a match, at most kMaxDraftTokens; 0 without one.
+  // n_undrafted as in best_draft_tokens.
   // Guarantees  less than pass_ns.size()
-  std::uint32_t n_tokens(std::uint32_t match_tokens, PassTimes pass_ns) const noexcept;
+  std::uint32_t n_tokens(std::uint32_t match_tokens, PassTimes pass_ns,
+                         double n_undrafted = 1.0) const noexcept;
 
   // Learns from a pass, to be called after each one, also where nothing was drafted.
   // Requires  n_accepted <= n_drafted < pass_ns.size()

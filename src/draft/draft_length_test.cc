@@ -105,6 +105,27 @@ TEST(BestDraftTokensTest, IsTheBestOfAll) {
   }
 }
 
+// Others of a pass wait for its drafts.
+TEST(BestDraftTokensTest, CountsTheTokensOfTheOthers) {
+  const Times row = linear(0.1);
+  EXPECT_EQ(best_draft_tokens(0.7, row), 4U);
+  EXPECT_EQ(best_draft_tokens(0.7, row, 4.0), 2U);   // 5.19 tokens in 1.2 passes
+  EXPECT_EQ(best_draft_tokens(0.7, row, 10.0), 0U);  // 10.7 tokens in 1.1 passes are fewer
+  EXPECT_EQ(best_draft_tokens(0.7, overlapped(16), 10.0), 15U);
+}
+
+TEST(DraftLengthTest, PaysForTheTimeOfTheOthers) {
+  DraftLength length;
+  const Times row = linear(0.2);
+  const double before = length.credit(4);
+  length.update({.match_tokens = 4, .n_drafted = 2, .n_accepted = 0, .n_undrafted = 2.0}, row);
+  EXPECT_NEAR(length.credit(4), before + DraftLength::kProbeShare - 0.8, 1e-9);
+  // As many tokens as are paid for: one takes 0.2 passes of four tokens.
+  DraftLength fresh;
+  EXPECT_GT(fresh.n_tokens(17, row), fresh.n_tokens(17, row, 4.0));
+  EXPECT_EQ(fresh.n_tokens(17, row, 6.0), 0U);
+}
+
 // One text: every drafted token is accepted with the same chance until one is not.
 class DraftedText {
  public:

@@ -2,6 +2,8 @@
 
 #include "draft/drafter.h"
 
+#include <algorithm>
+
 #include "base/check.h"
 
 namespace qsf {
@@ -40,6 +42,16 @@ void Drafter::append(std::span<const std::uint32_t> tokens) noexcept {
 void Drafter::truncate(std::uint32_t n_tokens) noexcept {
   own_.truncate(n_tokens);
   if (second_ != nullptr) second_->truncate(n_tokens);
+}
+
+void Drafter::follow(std::span<const std::uint32_t> text) noexcept {
+  const std::span<const std::uint32_t> kept = own_.text();
+  const auto differ = std::mismatch(kept.begin(), kept.end(), text.begin(), text.end());
+  const auto n_alike = static_cast<std::size_t>(differ.first - kept.begin());
+  const std::size_t n_same =
+      n_alike == kept.size() ? std::min<std::size_t>(n_tokens(), text.size()) : n_alike;
+  if (n_same < n_tokens()) truncate(static_cast<std::uint32_t>(n_same));
+  append(text.subspan(n_same));
 }
 
 const DraftSource& Drafter::best_source() const noexcept {

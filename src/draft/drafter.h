@@ -65,6 +65,8 @@ class OwnText final : public DraftSource {
   std::uint32_t copy_to(std::span<std::uint32_t> draft) const noexcept override;
 
   std::uint32_t n_tokens() const noexcept { return automaton_.n_tokens(); }
+  // The tokens kept.
+  std::span<const std::uint32_t> text() const noexcept { return automaton_.text(); }
 
  private:
   SuffixAutomaton automaton_;
@@ -100,6 +102,9 @@ class Drafter {
   // Cuts the sequence, at the cost of appending what is left. Requires  n_tokens <= n_tokens()
   void truncate(std::uint32_t n_tokens) noexcept;
   void clear() noexcept { truncate(0); }
+  // Follows a text that may have changed anywhere: cuts the sequence where the two differ, and
+  // appends the rest. Compares the tokens within the capacity alone.
+  void follow(std::span<const std::uint32_t> text) noexcept;
   std::uint32_t n_tokens() const noexcept { return own_.n_tokens(); }
 
   // Tokens at the end of the text that were found before; 0 where they are fewer than

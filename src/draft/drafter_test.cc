@@ -126,6 +126,25 @@ TEST(DrafterTest, DraftsAsIfWhatWasCutHadNeverBeen) {
 }
 
 // Of a text longer than the capacity, what is behind the tokens kept is not known.
+TEST(DrafterTest, FollowsATextThatChangesAnywhere) {
+  constexpr std::uint32_t kCapacity = 40;
+  Rng rng(5);
+  OwnedDrafter following({.capacity_tokens = kCapacity});
+  DraftTokens text;
+  for (int i = 0; i < 300; ++i) {
+    // Cut anywhere within the capacity, then go on.
+    const std::uint32_t within = std::min<std::uint32_t>(kCapacity, text.size());
+    if (rng.below(3) == 0 && within > 0) text.resize(rng.below(within));
+    for (std::uint32_t n = rng.below(20); n > 0; --n) text.push_back(rng.below(4));
+    following->follow(text);
+    ASSERT_EQ(following->n_tokens(), text.size());
+    OwnedDrafter fresh({.capacity_tokens = kCapacity});
+    fresh->append(text);
+    ASSERT_EQ(following->match_tokens(), fresh->match_tokens()) << i;
+    ASSERT_EQ(following.draft(8), fresh.draft(8)) << i;
+  }
+}
+
 TEST(DrafterTest, CopiesOnlyTokensThatAreKept) {
   OwnedDrafter drafter({.capacity_tokens = 5});
   drafter->append(DraftTokens{1, 2, 3, 4, 5, 6, 2, 3});

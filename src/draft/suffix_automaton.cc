@@ -66,15 +66,14 @@ void SuffixAutomaton::append(std::uint32_t token) noexcept {
     grow(token);
   } else {
     if (n_tokens_ == capacity_tokens()) place_ = {.state = whole_, .length = n_tokens_};
-    follow(token);
+    place_ = follow(place_, token);
   }
   ++n_tokens_;
 }
 
 SuffixMatch SuffixAutomaton::match() const noexcept {
   if (n_tokens_ <= capacity_tokens()) return match_;
-  if (place_.length == 0) return {};
-  return {.length = place_.length, .next = states_[place_.state].last_end};
+  return match_at(place_);
 }
 
 // Adds the state of the longer text. Every end of the text so far gets an edge to it, down to the
@@ -128,18 +127,24 @@ void SuffixAutomaton::refresh(std::uint32_t state, std::uint32_t end) noexcept {
   }
 }
 
-// Moves the place to the longest end of the text, with the token, that the text kept contains.
-void SuffixAutomaton::follow(std::uint32_t token) noexcept {
-  for (;;) {
-    const std::uint32_t* const edge = std::as_const(*this).find_edge(place_.state, token);
-    if (edge != nullptr) {
-      place_ = {.state = *edge, .length = place_.length + 1};
-      return;
-    }
-    if (place_.state == kRoot) return;
-    place_.state = states_[place_.state].link;
-    place_.length = states_[place_.state].length;
+SuffixAutomaton::Place SuffixAutomaton::follow(Place place, std::uint32_t token) const noexcept {
+  // A state that was split since keeps its longest substrings alone.
+  while (place.state != kRoot && place.length <= states_[states_[place.state].link].length) {
+    place.state = states_[place.state].link;
   }
+  for (;;) {
+    if (const std::uint32_t* const edge = find_edge(place.state, token); edge != nullptr) {
+      return {.state = *edge, .length = place.length + 1};
+    }
+    if (place.state == kRoot) return {};
+    place.state = states_[place.state].link;
+    place.length = states_[place.state].length;
+  }
+}
+
+SuffixMatch SuffixAutomaton::match_at(Place place) const noexcept {
+  if (place.length == 0) return {};
+  return {.length = place.length, .next = states_[place.state].last_end};
 }
 
 std::uint32_t SuffixAutomaton::add_state(const State& state) noexcept {

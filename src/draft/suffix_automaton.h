@@ -49,6 +49,12 @@ struct SuffixMatch {
 // Threads  one at a time
 class SuffixAutomaton {
  public:
+  // A substring of the text: an end of its state's longest one.
+  struct Place {
+    std::uint32_t state = 0;  // the root's: the empty substring
+    std::uint32_t length = 0;
+  };
+
   static constexpr std::uint32_t kMaxTokens = std::uint32_t{1} << 30;
   // States a token whose most recent occurrence is updated, on average.
   static constexpr std::uint32_t kRefreshSteps = 32;
@@ -88,6 +94,13 @@ class SuffixAutomaton {
   // Guarantees  0 < next <= text().size() if length > 0, and next < n_tokens()
   SuffixMatch match() const noexcept;
 
+  // For texts beside this one: returns the place of the longest end of a text that this one
+  // contains, given the place of the text without its last token. This text may have grown
+  // meanwhile, but not been cut.
+  Place follow(Place place, std::uint32_t token) const noexcept;
+  // Where a place's substring ends in the text, the last time if kRefreshSteps suffice.
+  SuffixMatch match_at(Place place) const noexcept;
+
   std::uint32_t n_tokens() const noexcept { return n_tokens_; }
   // The tokens kept.
   std::span<const std::uint32_t> text() const noexcept { return text_.first(n_kept()); }
@@ -117,12 +130,6 @@ class SuffixAutomaton {
     std::uint32_t next_in_bucket;
     std::uint32_t next_of_state;
   };
-  // A substring of the text: an end of its state's longest one.
-  struct Place {
-    std::uint32_t state = kRoot;
-    std::uint32_t length = 0;
-  };
-
   std::uint32_t n_kept() const noexcept {
     return n_tokens_ < capacity_tokens() ? n_tokens_ : capacity_tokens();
   }
@@ -134,7 +141,6 @@ class SuffixAutomaton {
   std::uint32_t split(std::uint32_t parent, std::uint32_t token, std::uint32_t state) noexcept;
   void grow(std::uint32_t token) noexcept;
   void refresh(std::uint32_t state, std::uint32_t end) noexcept;
-  void follow(std::uint32_t token) noexcept;
 
   std::span<std::uint32_t> text_;     // [capacity_tokens]
   std::span<State> states_;           // [max_states]
