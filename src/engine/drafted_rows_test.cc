@@ -32,7 +32,7 @@ class DraftedRowsTest : public NaiveModelTest {
   // The logits behind the prompt of two sequences, in passes of n rows of each.
   std::vector<Logits> run(EngineOptions options, std::size_t n) const {
     options.n_sequences = 2;
-    options.max_drafts = static_cast<std::uint32_t>(n - 1);
+    options.max_drafts = static_cast<std::uint32_t>(2 * (n - 1));
     const auto engine = open(options);
     Engine::Impl& impl = engine->impl();
     std::vector<Logits> logits(2);

@@ -48,6 +48,14 @@ struct EnginePlan;       // engine_plan.h
 struct PassMessage;      // pass_message.h
 struct PromptProgress;   // pass.h
 
+// How the tokens of further rows of a generating sequence are guessed (speculation.h). No kind
+// changes a text.
+enum class SpeculationKind : std::uint8_t {
+  kOff,
+  kAuto,    // by look-up where that is possible, as many as pay by what passes take here
+  kLookup,  // by look-up, as many as allowed behind each match
+};
+
 // Numbers the passes of an engine from 1.
 using PassId = std::uint64_t;
 
@@ -78,7 +86,10 @@ struct EngineOptions {
   float expert_preference = 0.0F;
   bool pin = false;               // a physical core for each thread, the opening one included
   std::uint32_t n_sequences = 1;  // sessions that may exist at once
-  std::uint32_t max_drafts = 0;   // drafted rows of a sequence in a pass, at most kMaxDrafts
+  SpeculationKind speculation = SpeculationKind::kOff;
+  // Drafted rows of a pass, of all sequences together; at most kMaxDrafts. 0: with speculation 15,
+  // with kAuto fewer in a small budget.
+  std::uint32_t max_drafts = 0;
   // Positions that the KV cache holds for all sequences together, in pages of kKvPageSlots. 0: a
   // whole context for one sequence, and kDefaultReserve for each of the others.
   std::uint32_t kv_positions = 0;
@@ -120,8 +131,10 @@ struct EngineStats {
   std::uint64_t prompt_tokens = 0;
   std::uint64_t prompt_passes = 0;  // each reads the streamed weights once
   std::uint64_t prompt_ns = 0;
-  std::uint64_t generated_tokens = 0;
+  std::uint64_t generated_tokens = 0;  // drafts that were not accepted left out
   std::uint64_t generate_ns = 0;
+  std::uint64_t drafted_tokens = 0;   // by speculation
+  std::uint64_t accepted_tokens = 0;  // of them
   std::uint64_t matmul_ns = 0;
   std::uint64_t attention_ns = 0;
   std::uint64_t other_ns = 0;
@@ -189,7 +202,9 @@ struct GenerateResult {
   StopReason reason = StopReason::kTokenLimit;
   std::uint32_t prompt_tokens = 0;
   std::uint32_t generated_tokens = 0;
-  std::uint32_t cached_tokens = 0;  // of the prompt, from the prefix cache or another session
+  std::uint32_t cached_tokens = 0;    // of the prompt, from the prefix cache or another session
+  std::uint32_t drafted_tokens = 0;   // by speculation
+  std::uint32_t accepted_tokens = 0;  // of them
   // The pending token: sampled and delivered, but not yet in the KV cache. The session computes it
   // before the next token that it appends. kNoToken without one.
   TokenId pending_token = kNoToken;
@@ -207,7 +222,9 @@ struct StepOptions {
 // What a step did.
 struct StepCounts {
   std::size_t prompt_rows = 0;
-  std::size_t generated_rows = 0;
+  std::size_t generated_rows = 0;  // without drafts
+  std::size_t drafted_rows = 0;
+  std::size_t accepted_rows = 0;        // of them
   std::size_t n_finished = 0;           // members that have ended, in this step or before
   std::size_t n_waiting = 0;            // members left out because no KV page was free
   std::size_t n_reading = 0;            // members left out because their prompts are read

@@ -15,6 +15,7 @@
 #include "engine/engine.h"
 #include "engine/engine_plan.h"
 #include "engine/pass.h"
+#include "engine/speculation.h"
 #include "engine/tokenizer_texts.h"
 #include "format/qsf_reader.h"
 #include "grammar/grammar_engine.h"
@@ -75,12 +76,13 @@ struct Engine::Impl {
   std::vector<PassInFlight> passes;     // [EngineOptions::max_passes_in_flight]
   std::vector<SequenceChange> changes;  // since the last pass began, where they are recorded
   PassId last_pass = 0;
-  std::size_t next_to_generate = 0;       // the member whose turn it is, where rows are too few
-  bool prompt_has_turn = false;           // in passes of one row
-  bool running = false;                   // a pass is computed or committed
-  std::span<float> sample_logits;         // [n_sequences][n_vocab]
-  std::span<std::uint32_t> sample_order;  // [n_vocab]
-  std::span<float> sample_kept;           // [n_vocab], of LogProbs
+  std::size_t next_to_generate = 0;        // the member whose turn it is, where rows are too few
+  bool prompt_has_turn = false;            // in passes of one row
+  bool running = false;                    // a pass is computed or committed
+  std::span<float> sample_logits;          // [n_sequences][n_vocab]
+  std::span<std::uint32_t> sample_order;   // [n_vocab]
+  std::span<float> sample_kept;            // [n_vocab], of LogProbs
+  std::optional<Speculation> speculation;  // with EngineOptions::speculation
 
   // Appends tokens to a sequence as rows of one role, in as many passes as they take. Rows whose
   // index in `tokens` is at least `first_output` send logits to `sink`, numbered from 0 in each
@@ -187,7 +189,9 @@ struct Engine::Impl {
   VisibleSet visible_at(std::uint32_t slot, RowRole role, std::uint32_t end) const noexcept;
   void plan_pass(PassInFlight& pass, StepOptions bounds);
   Status compute(PassInFlight& pass);
-  std::size_t plan_rows(PassInFlight& pass, RowRole role, std::size_t n_rows);
+  bool plan_part(PassInFlight& pass, Generation& member, const NextRows& next, std::size_t n_rows);
+  std::size_t plan_prompts(PassInFlight& pass, std::size_t n_rows);
+  void plan_generated(PassInFlight& pass, std::size_t n_rows, std::size_t n_drafts);
   void retire(Generation& member, StepCounts& counts);
   void begin_states(const PassInFlight& pass) noexcept;
   void commit_states(const PassInFlight& pass) noexcept;

@@ -74,7 +74,7 @@ Status EngineOpener::prepare(const std::string& path) {
   // One read at a time takes the least memory, so that an error names the smallest budget that
   // works.
   QSF_RETURN_IF_ERROR(open_device(/*direct=*/bound, /*depth=*/1));
-  QSF_RETURN_IF_ERROR(make_plan().with_context(path));
+  QSF_RETURN_IF_ERROR(make_plan_with_drafts().with_context(path));
   const bool resident = impl_->plan.residency.everything_resident;
   if (!resident) QSF_RETURN_IF_ERROR(probe_disk());
   const unsigned wished = disk_.has_value() ? disk_->depth : kDefaultReadDepth;
@@ -128,6 +128,7 @@ Status EngineOpener::read_directories(const std::string& path) {
     leave_out_prefix_cache("layers of this model have a state that its pages do not hold");
   }
   if (spec().bidirectional) QSF_RETURN_IF_ERROR(attend_bidirectionally().with_context(path));
+  choose_drafts();
   QSF_RETURN_IF_ERROR(check_options(impl_->options, spec()).with_context(path));
   if (const SectionInfo* section = impl_->reader->find_section("tokenizer")) {
     std::array<std::byte, kSectionHeaderBytes> header{};
@@ -188,6 +189,20 @@ Status EngineOpener::make_plan() {
   impl_->rows_per_pass = impl_->plan.rows_per_pass;
   describe_reading();
   return ok_status();
+}
+
+// A speculation that nobody asked for takes no memory that a plan cannot do without.
+Status EngineOpener::make_plan_with_drafts() {
+  Status status = make_plan();
+  const bool fits = status.ok() && impl_->plan.residency.everything_resident;
+  if (fits || impl_->options.speculation != SpeculationKind::kAuto) return status;
+  const std::uint32_t max_drafts = impl_->options.max_drafts;
+  leave_out_speculation("its memory does not fit the budget");
+  Status without = make_plan();
+  if (!status.ok() || (without.ok() && impl_->plan.residency.everything_resident)) return without;
+  impl_->options.speculation = SpeculationKind::kAuto;
+  impl_->options.max_drafts = max_drafts;
+  return make_plan();
 }
 
 Status EngineOpener::map_memory() {
@@ -375,6 +390,37 @@ void EngineOpener::leave_out_prefix_cache(const char* reason) {
   impl_->ignores_prefix_keys = true;
 }
 
+void EngineOpener::choose_drafts() {
+  EngineOptions& options = impl_->options;
+  options.max_drafts = chosen_drafts(options, spec());
+  if (options.speculation != SpeculationKind::kAuto || options.max_drafts != 0) return;
+  const char* const obstacle = speculation_obstacle(options, spec());
+  leave_out_speculation(obstacle != nullptr ? obstacle : "its memory does not fit the budget");
+}
+
+void EngineOpener::leave_out_speculation(const char* reason) {
+  EngineOptions& options = impl_->options;
+  options.log.info(std::string("speculation: off, because ") + reason);
+  options.speculation = SpeculationKind::kOff;
+  options.max_drafts = 0;
+}
+
+void EngineOpener::make_speculation() {
+  const EngineOptions& options = impl_->options;
+  if (options.speculation == SpeculationKind::kOff) return;
+  const PlanRegions& regions = impl_->plan.regions;
+  const MutableByteSpan texts = impl_->arena->carve(regions.draft_texts);
+  const MutableByteSpan logits = impl_->arena->carve(regions.draft_logits);
+  // Within a budget memory is populated before work starts, so that a growing text takes no more.
+  if (options.ram_budget_bytes != 0) {
+    touch_pages(texts);
+    touch_pages(logits);
+  }
+  impl_->speculation.emplace(options, impl_->plan.max_context, spec().n_vocab, texts,
+                             std::span(reinterpret_cast<float*>(logits.data()),
+                                       std::size_t{options.max_drafts} * spec().n_vocab));
+}
+
 void EngineOpener::make_states() {
   const StateShape shape = state_shape(spec());
   if (shape.n_layers == 0) return;
@@ -435,6 +481,7 @@ Status EngineOpener::make_decoder() {
                           std::size_t{impl_->options.n_sequences} * spec().n_vocab};
   impl_->sample_order = {reinterpret_cast<std::uint32_t*>(order.data()), spec().n_vocab};
   impl_->sample_kept = {reinterpret_cast<float*>(kept.data()), spec().n_vocab};
+  make_speculation();
   impl_->watch.emplace(plan.memory.total_bytes(), std::string());
   return ok_status();
 }

@@ -35,6 +35,7 @@ class EngineOpener {
   Status open_device(bool direct, unsigned depth);
   Status probe_disk();
   Status make_plan();
+  Status make_plan_with_drafts();
   Status make_spill_file();
   Status map_memory();
   Status load_tokenizer();
@@ -46,6 +47,9 @@ class EngineOpener {
   void make_states();
   Status attend_bidirectionally();
   void leave_out_prefix_cache(const char* reason);
+  void choose_drafts();
+  void leave_out_speculation(const char* reason);
+  void make_speculation();
   Status make_decoder();
   void describe_reading();
   void log_plan() const;

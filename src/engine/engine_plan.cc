@@ -77,6 +77,7 @@ class Planner {
     plan_.rows_per_pass = fit.rows;
     plan_.n_sequences = options_.n_sequences;
     plan_.n_kv_pages = n_kv_pages(fit.context, fit.rows);
+    plan_.max_drafts = options_.max_drafts;
     plan_.max_row_delay = max_row_delay(options_.n_sequences, fit.rows,
                                         options_.attention == AttentionKind::kSymmetric);
     QSF_ASSIGN_OR_RETURN(plan_.residency,
@@ -239,6 +240,14 @@ class Planner {
   std::uint64_t sample_logit_bytes() const {
     return std::uint64_t{options_.n_sequences} * spec_.n_vocab * sizeof(float);
   }
+  bool speculates() const { return options_.speculation != SpeculationKind::kOff; }
+  std::uint64_t draft_logit_bytes() const {
+    if (!speculates()) return 0;
+    return std::uint64_t{options_.max_drafts} * spec_.n_vocab * sizeof(float);
+  }
+  std::uint64_t draft_text_bytes(std::uint32_t context) const {
+    return speculates() ? Speculation::region_bytes(options_, context) : 0;
+  }
   std::uint64_t row_list_bytes(std::uint32_t rows) const {
     const std::uint64_t n_passes = options_.max_passes_in_flight;
     return rows * (n_passes * (sizeof(Row) + sizeof(PassOutput)) + sizeof(std::uint32_t)) +
@@ -284,8 +293,9 @@ class Planner {
     costs.base_bytes += (tokenizer_bytes_ + grammar_bytes_ + sample_bytes() + state_bytes()) /
                         kMappedBytesOfATableByte;
     costs.context_bytes = [this](std::uint32_t context) {
-      return saturating_add(token_bytes(context), saturating_add(sparse_prefill_bytes(context),
-                                                                 h2o_eviction_bytes(context)));
+      return saturating_add(
+          token_bytes(context) + draft_text_bytes(context),
+          saturating_add(sparse_prefill_bytes(context), h2o_eviction_bytes(context)));
     };
     // A KV window has room for the rows of a pass as well.
     costs.rows_bytes = [this, spilled](std::uint32_t rows, std::uint32_t context) {
@@ -305,7 +315,8 @@ class Planner {
   }
 
   std::uint64_t sample_bytes() const {
-    return sample_logit_bytes() + spec_.n_vocab * (sizeof(std::uint32_t) + sizeof(float));
+    return sample_logit_bytes() + draft_logit_bytes() +
+           spec_.n_vocab * (sizeof(std::uint32_t) + sizeof(float));
   }
 
   // First in the arena, so that tiles begin at a page.
@@ -426,6 +437,15 @@ class Planner {
         plan.add("sample_order", spec_.n_vocab * sizeof(std::uint32_t), "its candidates");
     plan_.regions.sample_kept = plan.add("sample_kept", spec_.n_vocab * sizeof(float),
                                          "logits as they were, for log probabilities");
+    if (speculates()) {
+      plan_.regions.draft_texts =
+          plan.add("draft_texts", draft_text_bytes(plan_.max_context),
+                   printed("%u sequences: where tokens occurred before%s", options_.n_sequences,
+                           options_.prefix_cache ? "; answers to others" : ""));
+      plan_.regions.draft_logits =
+          plan.add("draft_logits", draft_logit_bytes(),
+                   printed("the logits of %u drafted rows", options_.max_drafts));
+    }
     plan.add_external("row_lists", row_list_bytes(rows), "the rows of a pass");
   }
 
@@ -593,7 +613,7 @@ PassLimits pass_limits(const ModelSpec& spec, const EngineOptions& options,
                        std::uint32_t max_context, std::uint32_t rows_per_pass) {
   PassLimits limits = {
       .max_rows = rows_per_pass,
-      .max_decode_rows = std::min(options.n_sequences * (1 + options.max_drafts), rows_per_pass),
+      .max_decode_rows = std::min(options.n_sequences + options.max_drafts, rows_per_pass),
       .max_context = max_context,
       .n_heads = spec.n_heads,
       .n_kv_heads = spec.n_kv_heads,

@@ -70,6 +70,8 @@ struct PlanRegions {
   RegionId sample_logits;
   RegionId sample_order;
   RegionId sample_kept;
+  RegionId draft_texts;  // only with EngineOptions::speculation, as the next
+  RegionId draft_logits;
 };
 
 struct EnginePlan {
@@ -81,6 +83,7 @@ struct EnginePlan {
   std::uint32_t rows_per_pass = 0;
   std::uint32_t n_sequences = 1;
   std::uint32_t n_kv_pages = 0;  // of all sequences together
+  std::uint32_t max_drafts = 0;  // of a pass
   // The most passes in a row without a row of a generating sequence, because of the others' rows.
   std::uint32_t max_row_delay = 0;
   Residency residency;

@@ -378,19 +378,19 @@ TEST_F(EnginePlanTest, DraftedRowsArePlanned) {
   EXPECT_FALSE(none.drafts.has_value());
   options_.max_drafts = 15;
   const PassLimits some = pass_limits(spec, options_, 512, 256);
-  EXPECT_EQ(some.max_decode_rows, 48U);
+  EXPECT_EQ(some.max_decode_rows, 18U);
   EXPECT_EQ(some.drafts->max_drafts, 15U);
   EXPECT_GT(backend_->scratch_bytes(some), backend_->scratch_bytes(none));
-  EXPECT_EQ(pass_limits(spec, options_, 512, 20).max_decode_rows, 20U);
+  EXPECT_EQ(pass_limits(spec, options_, 512, 10).max_decode_rows, 10U);
   EXPECT_TRUE(check_options(options_, spec).ok());
   options_.max_drafts = 65;
   EXPECT_THAT(check_options(options_, spec).message(), HasSubstr("65 rows, expected at most 64"));
   options_.max_drafts = 1;
   options_.kv_policy.policy = KvPolicy::kH2o;
-  EXPECT_THAT(check_options(options_, spec).message(), HasSubstr("with kv policy h2o"));
+  EXPECT_THAT(check_options(options_, spec).message(), HasSubstr("kv policy h2o chooses"));
   options_.kv_policy = {};
   options_.attention = AttentionKind::kSparsePrefill;
-  EXPECT_THAT(check_options(options_, spec).message(), HasSubstr("with attention h2o"));
+  EXPECT_THAT(check_options(options_, spec).message(), HasSubstr("attention h2o chooses"));
 }
 
 }  // namespace

@@ -66,6 +66,11 @@ Generation::Generation(Session& session, std::span<const TokenId> prompt,
   sampler_.emplace(options_.sampling,
                    engine.sample_logits.subspan(session.sequence_ * n_vocab, n_ids),
                    engine.sample_order.first(n_ids));
+  if (engine.speculation.has_value()) {
+    drafted_.resize(std::size_t{engine.speculation->max_drafts()} + 1);
+    engine.speculation->set_key(session.sequence_,
+                                options_.prefix_key.has_value() ? &*options_.prefix_key : nullptr);
+  }
   if (options_.log_probs) log_probs_.emplace(options_.n_top_log_probs);
   if (options_.on_prompt_token != nullptr && !prompt_.empty()) {
     prompt_log_probs_.emplace(engine.n_drawable(),
@@ -260,13 +265,31 @@ NextRows Generation::next_rows() const {
           .wants_output = options_.max_tokens > 0};
 }
 
+NextRows Generation::draft(const NextRows& next, const DraftRequest& request,
+                           std::uint32_t n_drafted) {
+  Engine::Impl& engine = session_.engine_;
+  if (!next.wants_output || drafted_.empty()) return next;
+  // The draft's tokens, and one behind it, are all generated, and each has a place in the context.
+  const std::size_t n_left = std::min<std::size_t>(options_.max_tokens - result_.generated_tokens,
+                                                   engine.max_context - session_.tokens_.size());
+  DraftRequest wanted = request;
+  wanted.most = static_cast<std::uint32_t>(
+      std::min<std::size_t>({request.most, drafted_.size() - 1, n_left - 1}));
+  drafted_.front() = session_.pending_token_;
+  const std::uint32_t n =
+      engine.speculation->draft(sequence(), session_.tokens_, session_.pending_token_, wanted,
+                                std::span(drafted_).subspan(1));
+  sampler_->gather_also(engine.speculation->logits_from(n_drafted), engine.reader->spec().n_vocab);
+  return {.tokens = std::span(drafted_).first(n + 1U), .role = next.role, .wants_output = true};
+}
+
 bool Generation::is_prompt(std::span<const TokenId> rows) const noexcept {
   return n_prompt_done_ < prompt_.size() && rows.data() == prompt_.data() + n_prompt_done_;
 }
 
 LogitsSink* Generation::plan_outputs(const NextRows& next, std::size_t n_rows,
                                      std::size_t& first_output) {
-  first_output = n_rows - 1;
+  first_output = next.role == RowRole::kPrompt ? n_rows - 1 : 0;
   const bool has_last = next.wants_output && n_rows == next.tokens.size();
   if (!prompt_log_probs_.has_value() || !is_prompt(next.tokens)) {
     return has_last ? &*sampler_ : nullptr;
@@ -302,11 +325,10 @@ bool Generation::deliver_prompt(bool is_first) {
   return goes_on;
 }
 
-void Generation::commit(const NextRows& done) {
+std::uint32_t Generation::commit(const NextRows& done) {
   std::vector<TokenId>& tokens = session_.tokens_;
-  const std::span<const TokenId> pending(&session_.pending_token_, 1);
   bool has_output = done.wants_output;
-  if (done.tokens.data() == pending.data()) {
+  if (done.role == RowRole::kGenerated) {
     tokens.push_back(session_.pending_token_);
     session_.pending_token_ = result_.pending_token = kNoToken;
   } else if (is_prompt(done.tokens)) {
@@ -314,10 +336,10 @@ void Generation::commit(const NextRows& done) {
     tokens.insert(tokens.end(), done.tokens.begin(), done.tokens.end());
     n_prompt_done_ += done.tokens.size();
     share_prefix();
-    if (prompt_log_probs_.has_value() && !deliver_prompt(is_first)) return;
+    if (prompt_log_probs_.has_value() && !deliver_prompt(is_first)) return 0;
     has_output = has_output && n_prompt_done_ == prompt_.size();
   } else {
-    return;  // tokens of the session, computed again
+    return 0;  // tokens of the session, computed again
   }
   if (phase_ == Phase::kPrompt && n_prompt_done_ == prompt_.size() &&
       session_.pending_token_ == kNoToken) {
@@ -327,9 +349,40 @@ void Generation::commit(const NextRows& done) {
     if (options_.echo_prompt && !recomputes_last_) {
       for (const TokenId token : prompt_) text_.echo(token);
     }
-    if (options_.max_tokens == 0) return finish(StopReason::kTokenLimit);
+    if (options_.max_tokens == 0) {
+      finish(StopReason::kTokenLimit);
+      return 0;
+    }
   }
-  if (has_output) sample();
+  if (!has_output) return 0;
+  sampler_->select(0);
+  sample();
+  return done.tokens.data() == drafted_.data() ? sample_drafts(done.tokens.subspan(1)) : 0;
+}
+
+// Goes on with the rows of a draft as long as its tokens are those that were drawn, and drops what
+// the other rows computed.
+std::uint32_t Generation::sample_drafts(std::span<const TokenId> drafts) {
+  Engine::Impl& engine = session_.engine_;
+  std::uint32_t n_accepted = 0;
+  // A cancellation ends the text where it would without drafts: at the end of this token's pass.
+  const auto goes_on = [&] {
+    return !finished() && !is_cancelled() && !engine.cancel.load(std::memory_order_relaxed);
+  };
+  while (n_accepted < drafts.size() && goes_on() && session_.pending_token_ == drafts[n_accepted]) {
+    session_.tokens_.push_back(session_.pending_token_);
+    session_.pending_token_ = result_.pending_token = kNoToken;
+    sampler_->select(++n_accepted);
+    sample();
+  }
+  engine.truncate(sequence(), static_cast<std::uint32_t>(session_.tokens_.size()));
+  engine.speculation->learn(sequence(), n_accepted);
+  result_.drafted_tokens += static_cast<std::uint32_t>(drafts.size());
+  result_.accepted_tokens += n_accepted;
+  engine.stats.drafted_tokens += drafts.size();
+  engine.stats.accepted_tokens += n_accepted;
+  engine.stats.generated_tokens -= drafts.size() - n_accepted;
+  return n_accepted;
 }
 
 Status Generation::damaged_logits() const {
@@ -415,8 +468,25 @@ void Generation::fail(Status status) {
   end(std::move(status));
 }
 
+// Lets later generations of the key copy from what was generated. The prompt's last tokens tell
+// where the answer fits.
+void Generation::share_answer() {
+  constexpr std::size_t kBefore = 4;
+  Engine::Impl& engine = session_.engine_;
+  if (!options_.prefix_key.has_value() || !engine.speculation.has_value() ||
+      !engine.speculation->shares_answers() || result_.generated_tokens == 0) {
+    return;
+  }
+  const std::size_t n_pending = session_.pending_token_ == kNoToken ? 0 : 1;
+  const std::size_t n_answer =
+      std::min(result_.generated_tokens - n_pending, session_.tokens_.size());
+  const std::size_t n = std::min(n_answer + kBefore, session_.tokens_.size());
+  engine.speculation->share(*options_.prefix_key, std::span(session_.tokens_).last(n));
+}
+
 void Generation::end(Status status) {
   share_prefix();
+  share_answer();
   if (result_.generated_tokens > 0) result_.generate_ns = monotonic_ns() - first_token_ns_;
   status_ = std::move(status);
   phase_ = Phase::kFinished;

@@ -23,6 +23,7 @@
 #include "engine/engine_impl.h"
 #include "engine/prompt_log_probs.h"
 #include "engine/sampler.h"
+#include "engine/speculation.h"
 #include "engine/text_stream.h"
 
 namespace qsf {
@@ -113,6 +114,10 @@ class Generation {
   std::uint32_t read_prefix(std::uint32_t n_most);
   // Requires  admitted, takes_part()
   NextRows next_rows() const;
+  // Puts a draft behind the pending token, where there is one and the engine speculates. The
+  // pass's drafts so far are n_drafted.
+  // Requires  next_rows() is a generated row
+  NextRows draft(const NextRows& next, const DraftRequest& request, std::uint32_t n_drafted);
   SequenceId sequence() const noexcept { return session_.sequence_; }
   bool is_of(const Engine::Impl& engine) const noexcept { return &session_.engine_ == &engine; }
   // Returns where the logits of the first `n_rows` of next_rows() go in the pass that is planned;
@@ -121,7 +126,8 @@ class Generation {
   // Null where no part of the prompt is computed.
   PromptProgress* progress() noexcept { return recomputes_last_ ? nullptr : &progress_; }
   // Takes the rows that a pass computed: samples, searches stop strings, delivers text.
-  void commit(const NextRows& done);
+  // Returns how many rows of a draft were accepted.
+  std::uint32_t commit(const NextRows& done);
   // Ends the generation. An unfinished prompt is dropped where positions were not evicted.
   void finish(StopReason reason);
   void fail(Status status);
@@ -148,6 +154,8 @@ class Generation {
   bool deliver_prompt(bool is_first);
   Status damaged_logits() const;
   void sample();
+  std::uint32_t sample_drafts(std::span<const TokenId> drafts);
+  void share_answer();
   void drop_prompt();
   Status check_prompt() const;
   Status reserve_pages();
@@ -181,6 +189,7 @@ class Generation {
   GenerateResult result_;
   std::optional<Parked> parked_;
   std::optional<Sampler> sampler_;
+  std::vector<TokenId> drafted_;  // the pending token and its draft; capacity: the longest one
   std::optional<LogProbs> log_probs_;
   std::optional<PromptLogProbs> prompt_log_probs_;
   TextStream text_;

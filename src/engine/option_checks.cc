@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "engine/engine_plan.h"
+#include "engine/speculation.h"
 #include "kv/kv_policy.h"
 #include "model/architecture.h"
 #include "platform/threads.h"
@@ -83,24 +84,19 @@ Status check_state(const EngineOptions& options, const ModelSpec& spec) {
     return unsupported("attention %s: %s; use full",
                        std::string(attention_kind_name(options.attention)).c_str(), kModel);
   }
-  if (options.max_drafts == 0) return ok_status();
-  return unsupported("max_drafts %u: %s, rejected ones too; use 0", options.max_drafts, kModel);
+  return ok_status();
 }
 
-// What a rejected row adds to the sums of attention cannot be taken back.
-Status check_drafts(const EngineOptions& options) {
+// What a rejected row adds to a state or to the sums of attention cannot be taken back.
+Status check_drafts(const EngineOptions& options, const ModelSpec& spec) {
   if (options.max_drafts > kMaxDrafts) {
     return invalid_argument("max_drafts: %u rows, expected at most %u", options.max_drafts,
                             kMaxDrafts);
   }
-  const bool evicts = options.kv_policy.policy == KvPolicy::kH2o;
-  if (options.max_drafts == 0 || (!evicts && options.attention != AttentionKind::kSparsePrefill)) {
-    return ok_status();
-  }
-  return unsupported(
-      "max_drafts %u with %s h2o: that chooses positions by the attention of every "
-      "row, rejected ones too; use 0 or full",
-      options.max_drafts, evicts ? "kv policy" : "attention");
+  if (options.max_drafts == 0) return ok_status();
+  const char* const obstacle = speculation_obstacle(options, spec);
+  if (obstacle == nullptr) return ok_status();
+  return unsupported("speculation: %s, rejected ones too; turn it off", obstacle);
 }
 
 Status check_reindexed(const EngineOptions& options, const ModelSpec& spec) {
@@ -178,7 +174,7 @@ Status check_options(const EngineOptions& options, const ModelSpec& spec) {
     return unsupported("kv_spill: layers of this model share keys and values; use memory");
   }
   QSF_RETURN_IF_ERROR(check_state(options, spec));
-  QSF_RETURN_IF_ERROR(check_drafts(options));
+  QSF_RETURN_IF_ERROR(check_drafts(options, spec));
   QSF_RETURN_IF_ERROR(check_caller_memory(options.caller_memory));
   if (options.grammar.max_grammars > kMaxGrammars || options.grammar.mask_bytes > kMaxCallerBytes) {
     return invalid_argument("grammars: %u and %llu bytes of masks, expected at most %u and %llu",

@@ -119,7 +119,7 @@ Status validate(const SamplingOptions& options, std::uint32_t n_vocab) {
 
 Sampler::Sampler(const SamplingOptions& options, std::span<float> logits,
                  std::span<std::uint32_t> order)
-    : options_(options), logits_(logits), order_(order), rng_(options.seed) {
+    : options_(options), first_row_(logits), logits_(logits), order_(order), rng_(options.seed) {
   QSF_CHECK(!logits.empty() && order.size() >= logits.size());
   if (options.grammar == nullptr) return;
   matcher_ = std::make_unique<GrammarMatcher>(options.grammar, options.grammar_trigger,
@@ -131,10 +131,11 @@ Sampler::~Sampler() = default;
 
 void Sampler::consume(std::uint32_t row, std::uint32_t first_token,
                       std::span<const float> logits) noexcept {
-  if (row != 0) return;
-  if (first_token >= logits_.size()) return;
-  const std::size_t n = std::min(logits.size(), logits_.size() - first_token);
-  std::copy_n(logits.begin(), n, logits_.begin() + first_token);
+  if (row != 0 && (stride_ == 0 || row > more_rows_.size() / stride_)) return;
+  const std::span<float> to = row_of(row);
+  if (first_token >= to.size()) return;
+  const std::size_t n = std::min(logits.size(), to.size() - first_token);
+  std::copy_n(logits.begin(), n, to.begin() + first_token);
 }
 
 bool Sampler::has_candidate() const noexcept {

@@ -96,7 +96,7 @@ struct SamplingOptions {
 // Fails  kInvalidArgument with the name, the value and the range of the first option out of range.
 Status validate(const SamplingOptions& options, std::uint32_t n_vocab);
 
-// A sink that gathers one row and draws from it.
+// A sink that gathers one row and draws from it, or several that it draws from one after another.
 class Sampler final : public LogitsSink {
  public:
   // Shapes    logits [n], order [n]: working memory from the engine's plan. n may be less than
@@ -106,8 +106,17 @@ class Sampler final : public LogitsSink {
   Sampler(const SamplingOptions& options, std::span<float> logits, std::span<std::uint32_t> order);
   ~Sampler() override;
 
+  // Where rows 1, 2 ... are gathered, for a pass with drafted rows; other passes gather row 0
+  // alone. Shapes  logits [rows, stride] Requires  stride is at least the number of logits of a
+  // row; `logits` outlives the pass
+  void gather_also(std::span<float> logits, std::size_t stride) noexcept {
+    more_rows_ = logits;
+    stride_ = stride;
+  }
   void consume(std::uint32_t row, std::uint32_t first_token,
                std::span<const float> logits) noexcept override;
+  // Chooses the gathered row that is drawn from next. Requires  it was gathered
+  void select(std::uint32_t row) noexcept { logits_ = row_of(row); }
 
   // The gathered row; what draw() leaves of it after that.
   std::span<const float> logits() const noexcept { return logits_; }
@@ -160,7 +169,15 @@ class Sampler final : public LogitsSink {
   std::uint32_t drop_top_choices(std::uint32_t n_candidates) noexcept;
   void gather(std::uint32_t n_candidates) noexcept;
 
+  std::span<float> row_of(std::uint32_t row) const noexcept {
+    if (row == 0) return first_row_;
+    return more_rows_.subspan((row - 1) * stride_, first_row_.size());
+  }
+
   const SamplingOptions& options_;
+  std::span<float> first_row_;
+  std::span<float> more_rows_;
+  std::size_t stride_ = 0;
   // At first the logits of all ids; then of candidates alone, and order_ has their ids.
   std::span<float> logits_;
   std::span<std::uint32_t> order_;

@@ -62,6 +62,7 @@ SessionPlace place_of(Engine::Impl& engine, SequenceId sequence) {
 
 Session::Session(Engine::Impl& engine, SequenceId sequence) : engine_(engine), sequence_(sequence) {
   tokens_.reserve(engine.max_context);
+  if (engine.speculation.has_value()) engine.speculation->begin(sequence);
 }
 
 Session::~Session() {

@@ -392,8 +392,8 @@ TEST_F(StateSessionTest, RefusesWhatAStateCannotDo) {
       {[](EngineOptions& o) { o.attention = AttentionKind::kSparsePrefill; },
        "attention h2o: this model has layers with a state"},
       {[](EngineOptions& o) { o.max_drafts = 2; },
-       "max_drafts 2: this model has layers with a state, which holds every token, rejected ones "
-       "too; use 0"},
+       "speculation: this model has layers with a state that holds every token, rejected ones too; "
+       "turn it off"},
   };
   for (const auto& c : cases) {
     EngineOptions options = exact_options(kStateContext);

@@ -9,7 +9,8 @@
 //   whoever
 //            waits for more is left out of the plan
 //   plan     rows in a fixed order: prompt rows of the members in their order in the call, then one
-//            row of each generating member in that order. The rows get their slots in the KV cache
+//            row of each generating member in that order, with drafted rows behind it where the
+//            engine speculates. The rows get their slots in the KV cache
 //   end_step()
 //   run      one pass. Its error is every member's: all have their lengths from before it
 //   commit   logits -> sampler -> stop strings -> text, member after member in the order of the
@@ -54,36 +55,75 @@ Status check_members(std::span<Generation* const> members, const Engine::Impl& e
 
 }  // namespace
 
-// Plans at most `n_rows` rows of one role, and returns their number.
-std::size_t Engine::Impl::plan_rows(PassInFlight& pass, RowRole role, std::size_t n_rows) {
-  const bool prompts = role == RowRole::kPrompt;
-  const std::span<Generation* const> members = pass.members;
-  const std::size_t first = prompts ? 0 : next_to_generate % members.size();
+// Adds the first `n_rows` of a member's next rows. Returns false where no KV page is left for them.
+bool Engine::Impl::plan_part(PassInFlight& pass, Generation& member, const NextRows& next,
+                             std::size_t n_rows) {
+  const bool wants_output = next.wants_output && n_rows == next.tokens.size();
+  std::size_t first_output = 0;
+  LogitsSink* const sink = member.plan_outputs(next, n_rows, first_output);
+  const PassPart part = {.sequence = member.sequence(),
+                         .tokens = next.tokens.first(n_rows),
+                         .role = next.role,
+                         .first_output = first_output,
+                         .sink = sink,
+                         .progress = next.role == RowRole::kPrompt ? member.progress() : nullptr};
+  member.waits_for_pages = !add_part(pass, part).ok();
+  if (member.waits_for_pages) return false;
+  pass.planned.push_back({&member, {part.tokens, next.role, wants_output}});
+  return true;
+}
+
+// Plans at most `n_rows` prompt rows, and returns their number.
+std::size_t Engine::Impl::plan_prompts(PassInFlight& pass, std::size_t n_rows) {
   std::size_t n_planned = 0;
-  for (std::size_t i = 0; i < members.size() && n_planned < n_rows; ++i) {
+  for (Generation* const member : pass.members) {
+    if (n_planned == n_rows) break;
+    if (!member->takes_part()) continue;
+    const NextRows next = member->next_rows();
+    if (next.role != RowRole::kPrompt) continue;
+    const std::size_t n = std::min(n_rows - n_planned, next.tokens.size());
+    if (prompts_are_whole() && n < next.tokens.size()) break;
+    if (plan_part(pass, *member, next, n)) n_planned += n;
+  }
+  return n_planned;
+}
+
+// Plans rows of at most `n_rows` generating members, and behind them at most `n_drafts` drafted
+// ones in all.
+void Engine::Impl::plan_generated(PassInFlight& pass, std::size_t n_rows, std::size_t n_drafts) {
+  StepCounts& counts = pass.counts;
+  const std::span<Generation* const> members = pass.members;
+  const std::size_t first = next_to_generate % members.size();
+  for (std::size_t i = 0; i < members.size() && counts.generated_rows < n_rows; ++i) {
     const std::size_t index = (first + i) % members.size();
     Generation& member = *members[index];
     if (!member.takes_part()) continue;
     const NextRows next = member.next_rows();
-    if (next.role != role) continue;
-    const std::size_t n = std::min(n_rows - n_planned, next.tokens.size());
-    if (prompts && prompts_are_whole() && n < next.tokens.size()) break;
-    const bool wants_output = next.wants_output && n == next.tokens.size();
-    std::size_t first_output = 0;
-    LogitsSink* const sink = member.plan_outputs(next, n, first_output);
-    const PassPart part = {.sequence = member.sequence(),
-                           .tokens = next.tokens.first(n),
-                           .role = role,
-                           .first_output = first_output,
-                           .sink = sink,
-                           .progress = prompts ? member.progress() : nullptr};
-    member.waits_for_pages = !add_part(pass, part).ok();
-    if (member.waits_for_pages) continue;
-    pass.planned.push_back({&member, {part.tokens, role, wants_output}});
-    n_planned += n;
-    if (!prompts) next_to_generate = index + 1;
+    if (next.role != RowRole::kGenerated) continue;
+    std::size_t n_drafted = 0;
+    bool planned = false;
+    std::size_t most = n_drafts - counts.drafted_rows;
+    // A draft takes no page that the row of another member needs.
+    if (n_rows > 1 && kv->n_unreserved_pages() < n_rows - counts.generated_rows) {
+      const std::uint32_t in_page = kv->n_slots(member.sequence()) % kKvPageSlots;
+      most = std::min<std::size_t>(most, kKvPageSlots - 1 - in_page);
+    }
+    if (most > 0) {
+      const NextRows drafted =
+          member.draft(next,
+                       {.n_beside = static_cast<std::uint32_t>(n_rows - 1 + counts.drafted_rows),
+                        .n_tokens = static_cast<std::uint32_t>(n_rows),
+                        .most = static_cast<std::uint32_t>(most)},
+                       static_cast<std::uint32_t>(counts.drafted_rows));
+      n_drafted = drafted.tokens.size() - 1;
+      planned = plan_part(pass, member, drafted, drafted.tokens.size());
+    }
+    if (!planned) n_drafted = 0;
+    if (!planned && !plan_part(pass, member, next, 1)) continue;
+    counts.drafted_rows += n_drafted;
+    ++counts.generated_rows;
+    next_to_generate = index + 1;
   }
-  return n_planned;
 }
 
 void Engine::Impl::plan_pass(PassInFlight& pass, StepOptions bounds) {
@@ -111,9 +151,14 @@ void Engine::Impl::plan_pass(PassInFlight& pass, StepOptions bounds) {
     if (bounds.max_prompt_rows != 0) {
       most = std::min(most, std::max<std::size_t>(bounds.max_prompt_rows, prompt_rows));
     }
-    pass.counts.prompt_rows = plan_rows(pass, RowRole::kPrompt, most);
+    pass.counts.prompt_rows = plan_prompts(pass, most);
   }
-  if (n_decode > 0) pass.counts.generated_rows = plan_rows(pass, RowRole::kGenerated, n_decode);
+  // A pass with a prompt is bound by what it computes: further rows would delay it.
+  std::size_t n_drafts = 0;
+  if (speculation.has_value() && pass.counts.prompt_rows == 0) {
+    n_drafts = std::min<std::size_t>(speculation->max_drafts(), rows_per_pass - n_decode);
+  }
+  if (n_decode > 0) plan_generated(pass, n_decode, n_drafts);
 }
 
 Result<PassId> Engine::Impl::begin_step(std::span<Generation* const> members, StepOptions bounds) {
@@ -148,6 +193,10 @@ Status Engine::Impl::compute(PassInFlight& pass) {
   pass.counts.pass_ns = monotonic_ns() - start;
   pass.counts.read_wait_ns = after.wait_ns - before.wait_ns;
   pass.counts.weight_bytes_read = after.bytes_read - before.bytes_read;
+  if (status.ok() && speculation.has_value() && pass.counts.prompt_rows == 0) {
+    speculation->add_time(static_cast<std::uint32_t>(pass.rows.size()), pass.counts.pass_ns,
+                          std::min(pass.counts.read_wait_ns, pass.counts.pass_ns));
+  }
   return status;
 }
 
@@ -161,7 +210,9 @@ Result<StepCounts> Engine::Impl::end_step(PassId id) {
   running = true;
   Status status = pass->rows.empty() ? ok_status() : compute(*pass);
   if (status.ok()) {
-    for (const Planned& done : pass->planned) done.member->commit(done.rows);
+    for (const Planned& done : pass->planned) {
+      pass->counts.accepted_rows += done.member->commit(done.rows);
+    }
   } else if (pass->all_cancelled) {
     status = ok_status();
   }
