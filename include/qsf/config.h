@@ -89,6 +89,23 @@ QSF_API void qsf_config_set_pin(QSFConfig* config, int pin);
  * model without any; QSF_UNSUPPORTED: a router that chooses all of a token together.
  * Default  0, 0 */
 QSF_API void qsf_config_set_experts(QSFConfig* config, int experts, float margin);
+/* How further tokens of a generated text are guessed (drafted), so that one pass over the weights
+ * may yield several. Every text is the same with and without, at any temperature.
+ */
+typedef enum qsf_speculation {
+  QSF_SPECULATE_AUTO = 0, /* as QSF_SPECULATE_LOOKUP where that is possible, and as many tokens as
+                             pay by what passes take here and what was accepted; else off */
+  QSF_SPECULATE_OFF = 1,
+  QSF_SPECULATE_LOOKUP = 2 /* those that followed the same tokens earlier in the session */
+} qsf_speculation;
+/* max_drafts  tokens that a pass may draft, of all sessions together, 1 to 64; 0: chosen by the
+ *             engine, at most 15. The memory plan has the logits of so many
+ *
+ * Errors, when an engine is opened: QSF_INVALID_ARGUMENT: max_drafts out of range;
+ * QSF_UNSUPPORTED: QSF_SPECULATE_LOOKUP with QSF_KV_POLICY_H2O, QSF_ATTENTION_H2O or a model that
+ * has layers with a state, from which refused tokens cannot be taken back.
+ * Default  QSF_SPECULATE_AUTO, 0 */
+QSF_API void qsf_config_set_speculation(QSFConfig* config, qsf_speculation kind, int max_drafts);
 /* Most prompt rows of one pass; fewer where memory is short. Results do not depend on it.
  * Default  0: chosen by the engine */
 QSF_API void qsf_config_set_rows_per_pass(QSFConfig* config, int rows);

@@ -177,8 +177,10 @@ typedef struct qsf_engine_stats {
   uint64_t peak_resident_bytes;               /* of the process, so far */
   uint64_t read_wait_ns;                      /* waiting for the disk, part of the times above */
   uint64_t read_ns;                           /* with at least one read in flight */
-  uint64_t unpack_ns;     /* decompressing and re-laying weights, on the reading threads */
-  uint64_t prompt_passes; /* passes over prompt rows; each reads the streamed weights once */
+  uint64_t unpack_ns;       /* decompressing and re-laying weights, on the reading threads */
+  uint64_t prompt_passes;   /* passes over prompt rows; each reads the streamed weights once */
+  uint64_t drafted_tokens;  /* by speculation; since 0.2 */
+  uint64_t accepted_tokens; /* of them; since 0.2 */
 } qsf_engine_stats;
 QSF_API qsf_code qsf_engine_get_stats(const QSFEngine* engine, qsf_engine_stats* stats,
                                       qsf_error* error);
@@ -281,6 +283,8 @@ typedef struct qsf_generate_result {
   uint64_t first_token_ns; /* from the call to the first token */
   uint64_t generate_ns;    /* from the first token to the last */
   int cached_tokens;       /* of the prompt, not computed: prefix cache, other session; since 0.2 */
+  int drafted_tokens;      /* by speculation; since 0.2 */
+  int accepted_tokens;     /* of them; since 0.2 */
 } qsf_generate_result;
 
 /* Completes a prompt from an empty context. `result` may be NULL.
@@ -504,6 +508,8 @@ typedef struct qsf_step_counts {
   uint64_t read_wait_ns;      /* waiting for the disk, a part of pass_ns */
   uint64_t weight_bytes_read; /* from the file */
   int n_reading;              /* members left out because their prompts are read from a folder */
+  int drafted_rows;           /* of drafted tokens, beside generated_rows */
+  int accepted_rows;          /* of them: the pass yielded generated_rows + accepted_rows tokens */
 } qsf_step_counts;
 /* Computes the next rows of the members in one pass, which reads the weights once, and delivers
  * their tokens. A member that has ended is left out, and so is one that waits for pages; when all

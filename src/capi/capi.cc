@@ -105,6 +105,10 @@ Status check(const QSFConfig& config) {
   QSF_RETURN_IF_ERROR(check_range("max_seq_len", config.max_seq_len, kMaxInt));
   QSF_RETURN_IF_ERROR(check_range("rows_per_pass", config.rows_per_pass, kMaxInt));
   QSF_RETURN_IF_ERROR(check_range("experts", config.experts, kMaxInt));
+  if (config.speculation < QSF_SPECULATE_AUTO || config.speculation > QSF_SPECULATE_LOOKUP) {
+    return invalid_argument("speculation: %d, expected a qsf_speculation", config.speculation);
+  }
+  QSF_RETURN_IF_ERROR(check_range("max_drafts", config.max_drafts, kMaxInt));
   if (config.max_sessions < 1 || config.max_sessions > kMaxSessions) {
     return invalid_argument("max_sessions: %d, expected 1 to %d", config.max_sessions,
                             kMaxSessions);
@@ -243,6 +247,8 @@ qsf_engine_stats engine_stats(const QSFEngine& handle) {
   out.resident_bytes = memory.resident_bytes;
   out.peak_resident_bytes = memory.peak_resident_bytes;
   out.read_wait_ns = stats.read_wait_ns;
+  out.drafted_tokens = stats.drafted_tokens;
+  out.accepted_tokens = stats.accepted_tokens;
   out.read_ns = stats.read_ns;
   out.unpack_ns = stats.unpack_ns;
   out.prompt_passes = stats.prompt_passes;
@@ -367,6 +373,12 @@ Result<EngineOptions> read_config(const QSFConfig& config) {
   options.pin = config.pin;
   options.experts_used = static_cast<std::uint32_t>(config.experts);
   options.expert_preference = config.expert_preference;
+  constexpr SpeculationKind kKinds[] = {SpeculationKind::kAuto, SpeculationKind::kOff,
+                                        SpeculationKind::kLookup};
+  options.speculation = kKinds[config.speculation];
+  if (options.speculation != SpeculationKind::kOff) {
+    options.max_drafts = static_cast<std::uint32_t>(config.max_drafts);
+  }
   options.n_sequences = static_cast<std::uint32_t>(config.max_sessions);
   options.kv_positions = static_cast<std::uint32_t>(config.kv_positions);
   options.grammar = {.max_grammars = static_cast<std::uint32_t>(config.max_grammars),
@@ -491,6 +503,12 @@ void qsf_config_set_experts(QSFConfig* config, int experts, float margin) {
   if (config == nullptr) return;
   config->experts = experts;
   config->expert_preference = margin;
+}
+void qsf_config_set_speculation(QSFConfig* config, qsf_speculation kind, int max_drafts) {
+  if (config == nullptr) return;
+  static_assert(sizeof kind == sizeof config->speculation);
+  std::memcpy(&config->speculation, &kind, sizeof kind);  // as with qsf_kv_type
+  config->max_drafts = max_drafts;
 }
 void qsf_config_set_rows_per_pass(QSFConfig* config, int rows) {
   if (config != nullptr) config->rows_per_pass = rows;

@@ -192,6 +192,8 @@ qsf_generate_result generate_result(const GenerateResult& result) {
   out.first_token_ns = result.first_token_ns;
   out.generate_ns = result.generate_ns;
   out.cached_tokens = static_cast<int>(result.cached_tokens);
+  out.drafted_tokens = static_cast<int>(result.drafted_tokens);
+  out.accepted_tokens = static_cast<int>(result.accepted_tokens);
   return out;
 }
 

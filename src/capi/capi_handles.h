@@ -85,6 +85,8 @@ struct QSFConfig {
   bool pin = false;
   int experts = 0;
   float expert_preference = 0.0F;
+  int speculation = QSF_SPECULATE_AUTO;  // a qsf_speculation, unchecked
+  int max_drafts = 0;
   int max_sessions = 1;
   int kv_positions = 0;
   int max_grammars = 0;

@@ -67,6 +67,7 @@ static QSFEngine* open_engine(const char* path) {
   qsf_config_set_max_seq_len(config, 256);
   qsf_config_set_max_sessions(config, N_MEMBERS);
   qsf_config_set_kv_positions(config, 256);
+  qsf_config_set_speculation(config, QSF_SPECULATE_OFF, 0); /* a token a pass */
   qsf_config_add_memory(config, "connections", "1,000 of them", 1234567);
   qsf_config_add_memory(config, "queues", NULL, 0);
   CHECK(qsf_engine_open(path, config, &engine, NULL) == QSF_OK);

@@ -87,6 +87,8 @@ Status step(QSFEngine* engine, QSFGeneration* const* members, std::size_t n_memb
   out.n_waiting = static_cast<int>(done->n_waiting);
   out.n_reading = static_cast<int>(done->n_reading);
   out.pass_ns = done->pass_ns;
+  out.drafted_rows = static_cast<int>(done->drafted_rows);
+  out.accepted_rows = static_cast<int>(done->accepted_rows);
   out.read_wait_ns = done->read_wait_ns;
   out.weight_bytes_read = done->weight_bytes_read;
   return counts == nullptr ? ok_status() : write_struct(out, "counts", counts);

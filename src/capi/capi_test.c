@@ -123,6 +123,7 @@ static void test_configuration(void) {
   qsf_config_set_exact(NULL, 1);
   qsf_config_set_pin(NULL, 1);
   qsf_config_set_experts(NULL, 1, 0.0F);
+  qsf_config_set_speculation(NULL, QSF_SPECULATE_OFF, 0);
   qsf_config_set_max_sessions(NULL, 1);
   qsf_config_set_kv_positions(NULL, 1);
   qsf_config_set_log_callback(NULL, on_log, &seen);

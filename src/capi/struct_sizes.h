@@ -39,10 +39,10 @@ inline constexpr std::array kReleasedSizes<qsf_chat_send_options> = {std::size_t
 template <>
 inline constexpr std::array kReleasedSizes<qsf_model_info> = {std::size_t{88}};
 template <>
-inline constexpr std::array kReleasedSizes<qsf_engine_stats> = {std::size_t{160}};
+inline constexpr std::array kReleasedSizes<qsf_engine_stats> = {std::size_t{160}, std::size_t{176}};
 template <>
 inline constexpr std::array kReleasedSizes<qsf_generate_result> = {std::size_t{48},
-                                                                   std::size_t{56}};
+                                                                   std::size_t{64}};
 template <>
 inline constexpr std::array kReleasedSizes<qsf_chat_result> = {std::size_t{56}};
 template <>
@@ -52,7 +52,7 @@ inline constexpr std::array kReleasedSizes<qsf_plan_info> = {std::size_t{104}, s
 template <>
 inline constexpr std::array kReleasedSizes<qsf_memory_region> = {std::size_t{32}};
 template <>
-inline constexpr std::array kReleasedSizes<qsf_step_counts> = {std::size_t{56}};
+inline constexpr std::array kReleasedSizes<qsf_step_counts> = {std::size_t{64}};
 template <>
 inline constexpr std::array kReleasedSizes<qsf_step_options> = {std::size_t{16}};
 template <>
