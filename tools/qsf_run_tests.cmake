@@ -25,6 +25,11 @@ if(QSF_BUILD_TESTS)
                    ${CMAKE_RUNTIME_OUTPUT_DIRECTORY} ${PROJECT_SOURCE_DIR})
   set_tests_properties(qsf_run_sampling_test PROPERTIES LABELS model TIMEOUT 600)
 
+  add_test(NAME qsf_run_speed_test
+           COMMAND ${Python3_EXECUTABLE} ${CMAKE_CURRENT_SOURCE_DIR}/run/qsf_run_speed_test.py
+                   ${CMAKE_RUNTIME_OUTPUT_DIRECTORY} ${PROJECT_SOURCE_DIR})
+  set_tests_properties(qsf_run_speed_test PROPERTIES LABELS model TIMEOUT 600)
+
   add_test(NAME qsf_run_grammar_test
            COMMAND ${Python3_EXECUTABLE} ${CMAKE_CURRENT_SOURCE_DIR}/run/qsf_run_grammar_test.py
                    ${CMAKE_RUNTIME_OUTPUT_DIRECTORY} ${PROJECT_SOURCE_DIR})
@@ -53,6 +58,7 @@ if(QSF_BUILD_TESTS)
   add_test(NAME capi_sampler_model_test COMMAND capi_sampler_test ${qsf_test_model})
   add_test(NAME capi_serving_model_test COMMAND capi_serving_test ${qsf_test_model})
   add_test(NAME capi_session_model_test COMMAND capi_session_test ${qsf_test_model})
+  add_test(NAME capi_speculation_model_test COMMAND capi_speculation_test ${qsf_test_model})
   add_test(NAME capi_step_model_test COMMAND capi_step_test ${qsf_test_model})
   set(qsf_chat_test_model ${PROJECT_BINARY_DIR}/tests/chat_model-4bit.qsf)
   add_test(NAME convert_chat_test_model COMMAND ${CMAKE_RUNTIME_OUTPUT_DIRECTORY}/qsf-convert --quiet
@@ -70,7 +76,7 @@ if(QSF_BUILD_TESTS)
   set_tests_properties(convert_test_model PROPERTIES FIXTURES_SETUP test_model LABELS model)
   set_tests_properties(capi_model_test capi_chat_model_test capi_generated_model_test capi_plan_model_test
     capi_grammar_model_test capi_prefix_model_test capi_sampler_model_test capi_serving_model_test
-    capi_session_model_test capi_step_model_test capi_window_model_test capi_0_1_model_test hello_test two_sessions_test PROPERTIES
+    capi_session_model_test capi_speculation_model_test capi_step_model_test capi_window_model_test capi_0_1_model_test hello_test two_sessions_test PROPERTIES
     FIXTURES_REQUIRED test_model LABELS model TIMEOUT 600)
   set_tests_properties(hello_test PROPERTIES PASS_REGULAR_EXPRESSION "^Once upon a time[^\n]+")
   set_tests_properties(two_sessions_test PROPERTIES

@@ -57,8 +57,8 @@ qsf_attention AttentionChoice::kind() const {
 bool EngineOptions::is_default() const {
   return threads == 0 && max_seq_len == 0 && ram_budget_bytes == 0 && rows_per_pass == 0 &&
          sequences == 1 && kv_positions == 0 && read_path == "auto" && kv_spill.empty() && !exact &&
-         !pin && experts == 0 && expert_margin == 0.0F && kv_types.is_default() &&
-         kv_policy.is_default() && attention.is_default();
+         !pin && speculate == "auto" && max_drafts == 0 && experts == 0 && expert_margin == 0.0F &&
+         kv_types.is_default() && kv_policy.is_default() && attention.is_default();
 }
 
 void add_threads_option(OptionParser& parser, int& threads, const std::string& group) {
@@ -194,6 +194,21 @@ void add_attention_options(OptionParser& parser, AttentionChoice& choice,
       .group(group);
 }
 
+void add_speculation_options(OptionParser& parser, EngineOptions& options,
+                             const std::string& group) {
+  parser
+      .choice("--speculate", options.speculate, {"auto", "off", "lookup"},
+              "Draft tokens that followed the same text earlier, and check them all in one pass: "
+              "auto, where it is faster; lookup, always; the text is the same as with off")
+      .show_default()
+      .group(group);
+  parser
+      .value("--max-drafts", options.max_drafts,
+             "Tokens that a pass drafts, at most; default: 15, fewer where memory is short")
+      .integer_in(1, 64)
+      .group(group);
+}
+
 void add_ram_budget_option(OptionParser& parser, std::uint64_t& bytes, const std::string& group,
                            const std::string& whose) {
   parser
@@ -229,6 +244,7 @@ void add_engine_options(OptionParser& parser, EngineOptions& options, const std:
   add_pin_option(parser, options.pin, group);
   add_experts_option(parser, options.experts, group);
   add_expert_margin_option(parser, options.expert_margin, group);
+  add_speculation_options(parser, options, group);
   add_read_path_option(parser, options.read_path, group);
   parser
       .value("--rows-per-pass", options.rows_per_pass,
@@ -315,6 +331,11 @@ qsf_kv_type kv_type_of(const std::string& value) {
   return QSF_KV_F16;
 }
 
+qsf_speculation speculation_of(const std::string& value) {
+  if (value == "off") return QSF_SPECULATE_OFF;
+  return value == "lookup" ? QSF_SPECULATE_LOOKUP : QSF_SPECULATE_AUTO;
+}
+
 qsf_read_path read_path_of(const std::string& value) {
   if (value == "uring") return QSF_READ_URING;
   if (value == "pread") return QSF_READ_PREAD;
@@ -354,6 +375,7 @@ void set_engine_options(QSFConfig* config, const EngineOptions& options) {
   qsf_config_set_kv_spill(config, options.kv_spill.c_str());
   qsf_config_set_exact(config, options.exact ? 1 : 0);
   qsf_config_set_experts(config, options.experts, options.expert_margin);
+  qsf_config_set_speculation(config, speculation_of(options.speculate), options.max_drafts);
   qsf_config_set_pin(config, options.pin ? 1 : 0);
   set_kv_types(config, options.kv_types);
   set_kv_policy(config, options.kv_policy);

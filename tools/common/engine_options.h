@@ -78,7 +78,9 @@ struct EngineOptions {
   std::string kv_spill;  // empty: the KV cache is in memory
   bool exact = false;
   bool pin = false;
-  int experts = 0;             // that a row takes; 0: the model's
+  int experts = 0;  // that a row takes; 0: the model's
+  std::string speculate = "auto";
+  int max_drafts = 0;          // of a pass; 0: the default of the library
   float expert_margin = 0.0F;  // of substitutes in memory; 0: none
   KvTypeChoice kv_types;
   KvPolicyChoice kv_policy;
@@ -101,6 +103,9 @@ void add_experts_option(OptionParser& parser, int& experts,
                         const std::string& group = kOptionsGroup);
 void add_expert_margin_option(OptionParser& parser, float& margin,
                               const std::string& group = kOptionsGroup);
+// --speculate and --max-drafts.
+void add_speculation_options(OptionParser& parser, EngineOptions& options,
+                             const std::string& group = kOptionsGroup);
 void add_pin_option(OptionParser& parser, bool& pin, const std::string& group = kOptionsGroup);
 void add_read_path_option(OptionParser& parser, std::string& path,
                           const std::string& group = kOptionsGroup);

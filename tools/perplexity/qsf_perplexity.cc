@@ -191,6 +191,7 @@ EnginePtr open_model(const Options& options, qsf_error& error) {
   set_kv_policy(config, options.kv_policy);
   qsf_config_set_exact(config, options.exact ? 1 : 0);
   qsf_config_set_experts(config, options.experts, options.expert_margin);
+  qsf_config_set_speculation(config, QSF_SPECULATE_OFF, 0);  // nothing is generated
   set_ram_budget(config, options.ram_budget_bytes);
   return open_engine(options.model, config, error);
 }

@@ -26,6 +26,7 @@
 #include "tools/common/programs.h"
 #include "tools/common/tool_support.h"
 #include "tools/run/qsf_run_chat.h"
+#include "tools/run/run_bench.h"
 #include "tools/run/run_engine.h"
 #include "tools/run/run_options.h"
 #include "tools/run/run_output.h"
@@ -229,7 +230,8 @@ int complete(const RunOptions& options, QSFEngine* engine, QSFGrammar* grammar,
 int run(const RunOptions& options) {
   std::string problem = options.model ? check_model_path(*options.model) : "";
   std::optional<std::string> prompt;
-  if (problem.empty() && !options.interactive) prompt = read_prompt(options, problem);
+  if (problem.empty() && !options.interactive && !options.bench)
+    prompt = read_prompt(options, problem);
   std::optional<std::string> model = options.model ? options.model : find_bundled_model(problem);
   if (problem.empty()) problem = check_session_path(options);
   if (problem.empty() && needs_conversion(*model)) {
@@ -251,6 +253,7 @@ int run(const RunOptions& options) {
     return code;
   }
   if (options.verbose) print_plan(engine.get());
+  if (options.bench) return run_bench(engine.get());
   GrammarPtr grammar;
   if (make_grammar(options, engine.get(), grammar, error) != QSF_OK) return report(error);
   return options.interactive ? run_chat(options, engine.get(), grammar.get(), *model)

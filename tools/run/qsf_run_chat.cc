@@ -376,6 +376,7 @@ void ChatLoop::show_stats() const {
                per_second(totals_.steps, totals_.generate_ns), totals_.prompt_tokens,
                per_second(totals_.prompt_tokens, totals_.prompt_ns), totals_.reused_tokens,
                totals_.dropped_messages);
+  print_drafts(engine_);
   print_memory(engine_);
 }
 

@@ -188,8 +188,7 @@ class Usage(Case):
             self.refused(2, "--rope-reindex: needs --kv-policy window", *arguments, "--rope-reindex", tool=tool)
 
     def test_options_not_built_yet_say_so(self):
-        for arguments in (["--quality", "0.5"], ["--bench"]):
-            self.refused(2, "not built yet", model, "--prompt", "a", *arguments)
+        self.refused(2, "not built yet", model, "--prompt", "a", "--quality", "0.5")
         self.assertTrue(text("--prompt", "a", "--quality", "1.0", "--max-tokens", "1"))
 
     def test_perplexity(self):

@@ -45,6 +45,7 @@ struct RunOptions {
   std::string system;           // of a chat; empty: none
   std::string chat_template;    // as qsf_chat_options takes it; empty: the model's own
   bool no_history = false;
+  bool bench = false;  // measure the model, without a text
   bool quiet = false;
   bool verbose = false;
 };

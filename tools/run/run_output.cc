@@ -119,6 +119,17 @@ void print_memory(QSFEngine* engine) {
   std::fprintf(stderr, "%s: mode: %s\n", program_name().c_str(), plan.reading_mode);
 }
 
+void print_drafts(QSFEngine* engine) {
+  const qsf_engine_stats stats = stats_of(engine);
+  if (stats.drafted_tokens == 0) return;
+  const std::uint64_t n_passes = stats.generated_tokens - stats.accepted_tokens;
+  std::fprintf(stderr,
+               "%s: drafted %" PRIu64 " tokens, %" PRIu64 " of them accepted; %.2f tokens a pass\n",
+               program_name().c_str(), stats.drafted_tokens, stats.accepted_tokens,
+               static_cast<double>(stats.generated_tokens) /
+                   static_cast<double>(std::max(n_passes, std::uint64_t{1})));
+}
+
 std::string memory_now(QSFEngine* engine) {
   return ", " + megabytes(stats_of(engine).resident_bytes) + " in memory";
 }
@@ -146,6 +157,7 @@ void print_summary(QSFEngine* engine, const qsf_generate_result& result, std::ui
                result.generated_tokens,
                per_second(static_cast<std::uint64_t>(n_steps), result.generate_ns),
                seconds(result.first_token_ns), reason_text(result.reason), seed);
+  print_drafts(engine);
   print_memory(engine);
 }
 

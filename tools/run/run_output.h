@@ -45,6 +45,8 @@ void print_summary(QSFEngine* engine, const qsf_generate_result& result, std::ui
 
 // Prints memory, reading and where the weights are, the end of the summary.
 void print_memory(QSFEngine* engine);
+// How many drafted tokens were accepted; nothing where none were drafted.
+void print_drafts(QSFEngine* engine);
 
 // Returns what a line of progress says of the process's memory: ", 198.2 MB in memory".
 std::string memory_now(QSFEngine* engine);

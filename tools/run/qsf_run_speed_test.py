@@ -1,0 +1,88 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: MIT
+"""Speed of qsf-run as a user sets and measures it: drafts, and --bench.
+
+Usage: qsf_run_speed_test.py BIN_DIR SOURCE_DIR [unittest arguments]
+
+Converts the model of SOURCE_DIR/models with BIN_DIR/qsf-convert first.
+"""
+
+import os
+import re
+import subprocess
+import sys
+import tempfile
+import unittest
+
+BIN_DIR, SOURCE_DIR = sys.argv[1:3]
+RUN = os.path.join(BIN_DIR, "qsf-run")
+TIMEOUT_S = 120
+
+
+def setUpModule():
+    global scratch, model
+    scratch = tempfile.TemporaryDirectory()
+    model = os.path.join(scratch.name, "tales.qsf")
+    subprocess.run([os.path.join(BIN_DIR, "qsf-convert"), "--quiet", "--quant-type", "4bit",
+                    os.path.join(SOURCE_DIR, "models", "tales-5M"), model], check=True)
+
+
+def tearDownModule():
+    scratch.cleanup()
+
+
+def call(*arguments, tool=RUN, **keywords):
+    """Runs a tool; returns exit code, stdout and stderr as bytes."""
+    keywords.setdefault("stdin", subprocess.DEVNULL)
+    done = subprocess.run([tool, *arguments], capture_output=True, timeout=TIMEOUT_S, **keywords)
+    return done.returncode, done.stdout, done.stderr
+
+
+def text(*arguments, **keywords):
+    code, out, err = call(model, "--quiet", *arguments, **keywords)
+    assert code == 0 and err == b"", (code, err)
+    return out
+
+
+class Drafts(unittest.TestCase):
+    def test_values_out_of_range(self):
+        for option, values in {"--speculate": ["", "draft", "on"], "--max-drafts": ["0", "65", "few"]}.items():
+            for value in values:
+                code, out, err = call(model, "--prompt", "a", option, value)
+                self.assertEqual((code, out), (2, b""), (option, value))
+                self.assertIn(option.encode(), err)
+
+    def test_drafts_change_no_text(self):
+        prompt = "There was a king who had three sons. " * 4
+        for drawn in (["--temperature", "0"], ["--temperature", "0.6", "--seed", "3"]):
+            arguments = ["--prompt", prompt, "--max-tokens", "60", *drawn]
+            full = text(*arguments, "--speculate", "off")
+            self.assertEqual(text(*arguments), full)
+            code, out, err = call(model, *arguments, "--speculate", "lookup", "--max-drafts", "4")
+            self.assertEqual((code, out), (0, full))
+            drafted, accepted = map(int, re.search(rb"drafted (\d+) tokens, (\d+) of them accepted", err).groups())
+            self.assertTrue(0 <= accepted <= drafted and drafted > 0, (accepted, drafted))
+        self.assertNotIn(b"drafted", call(model, *arguments, "--speculate", "off")[2])
+        code, out, err = call(model, *arguments, "--speculate", "lookup", "--kv-policy", "h2o")
+        self.assertEqual((code, out), (1, b""))
+        self.assertIn(b"speculation: kv policy h2o", err)
+
+
+class Bench(unittest.TestCase):
+    def test_bench(self):
+        code, out, err = call(model, "--bench", "--max-seq-len", "300", "--threads", "1")
+        self.assertEqual(code, 0, err)
+        lines = out.decode().splitlines()
+        self.assertTrue(lines[0].startswith("llama, 4bit, "), lines)
+        for line, work in zip(lines[1:], ("prompt     268 tokens", "generate    32 tokens"), strict=True):
+            self.assertRegex(line, rf"\A{work} +[\d.]+ tokens/s \([\d.]+ to [\d.]+\)\Z")
+        self.assertIn(b"planned", err)
+        self.assertNotIn(b"drafted", err)
+        for arguments in (["--prompt", "a"], ["--interactive"], ["--session-save", os.path.join(scratch.name, "none")]):
+            code, out, err = call(model, "--bench", *arguments)
+            self.assertEqual((code, out), (2, b""), arguments)
+            self.assertIn(b"--bench excludes", err)
+
+
+if __name__ == "__main__":
+    unittest.main(argv=[sys.argv[0], *sys.argv[3:]], verbosity=1)
