@@ -203,7 +203,7 @@ class DamagedRows(unittest.TestCase):
             with open(path, "r+b") as file:
                 file.seek(section["offset"] + section["bytes"] - 20000)  # in the last tile
                 file.write(b"\xa5" * 64)
-            with streaming_server(path) as serve:
+            with streaming_server(path, "--speculate", "off") as serve:
                 # It generates no other tokens than these two.
                 good = {"prompt": [10, 20, 30], "max_tokens": 100, "temperature": 0, "ignore_eos": True,
                         "logit_bias": {"20": 100, "21": 100}}

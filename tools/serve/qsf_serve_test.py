@@ -109,6 +109,8 @@ class Watching(unittest.TestCase):
             serve.wait_for_metric("qsf_running_texts", 0)
             text = serve.get("/metrics")[2]
             self.assertIn("qsf_generated_tokens_total 8\n", text)
+            self.assertRegex(text, r"qsf_drafted_tokens_total \d")
+            self.assertRegex(text, r"qsf_accepted_draft_tokens_total \d")
             self.assertIn('qsf_requests_total{status="200"}', text)
             self.assertIn('qsf_state{state="ready"} 1\n', text)
             self.assertIn('qsf_time_to_first_token_seconds_bucket{le="+Inf"} 1\n', text)

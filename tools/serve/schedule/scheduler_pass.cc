@@ -159,7 +159,8 @@ bool Scheduler::step_model(std::size_t index) {
   if (n_rows > 0 && seconds > 0.0) {
     state.rates->add(counts.prompt_rows, counts.generated_rows, seconds);
     add_to_mean(rows_per_second_, n_rows / seconds);
-    add_to_mean(tokens_per_second_, counts.generated_rows / seconds);
+    add_to_mean(tokens_per_second_, (counts.generated_rows + counts.accepted_rows) / seconds);
+    metrics_.add_drafts(counts.drafted_rows, counts.accepted_rows);
   }
   qsf_engine_stats stats = {};
   stats.struct_size = sizeof stats;

@@ -136,6 +136,7 @@ class SchedulerTest : public testing::Test {
     model.engine.threads = 1;
     model.engine.max_seq_len = 512;
     model.engine.kv_positions = 2048;
+    model.engine.speculate = "off";  // a token a pass
     model.prefix_cache = false;
     model.quiet = true;
     schedule.prefix_cache = false;

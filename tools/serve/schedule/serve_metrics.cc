@@ -149,6 +149,11 @@ void ServeMetrics::pass_ended(std::uint64_t now_ns, int rows, bool had_members) 
   passes_without_rows_.store(without, std::memory_order_relaxed);
 }
 
+void ServeMetrics::add_drafts(int n_drafted, int n_accepted) noexcept {
+  drafted_tokens_.fetch_add(static_cast<std::uint64_t>(n_drafted), std::memory_order_relaxed);
+  accepted_tokens_.fetch_add(static_cast<std::uint64_t>(n_accepted), std::memory_order_relaxed);
+}
+
 ServerState ServeMetrics::state(std::uint64_t now_ns) const noexcept {
   const std::uint64_t start = pass_start_ns_.load(std::memory_order_relaxed);
   const std::uint64_t longest = longest_pass_ns_.load(std::memory_order_relaxed);
@@ -177,6 +182,10 @@ std::string ServeMetrics::prometheus(std::uint64_t now_ns, std::uint64_t connect
               cached_tokens_.load(std::memory_order_relaxed));
   out.counter("qsf_generated_tokens_total", "Generated tokens",
               generated_tokens_.load(std::memory_order_relaxed));
+  out.counter("qsf_drafted_tokens_total", "Tokens drafted by speculation",
+              drafted_tokens_.load(std::memory_order_relaxed));
+  out.counter("qsf_accepted_draft_tokens_total", "Drafted tokens that were accepted",
+              accepted_tokens_.load(std::memory_order_relaxed));
   out.counter("qsf_passes_total", "Passes through the layers",
               passes_.load(std::memory_order_relaxed));
   out.gauge("qsf_connections", "Open connections", connections);

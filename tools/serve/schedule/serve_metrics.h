@@ -82,6 +82,7 @@ class ServeMetrics {
   void set_state(ServerState state) noexcept { state_.store(state, std::memory_order_relaxed); }
   void set_gauges(const ServeGauges& gauges);
   void add_tokens(std::uint64_t prompt, std::uint64_t cached, std::uint64_t generated) noexcept;
+  void add_drafts(int n_drafted, int n_accepted) noexcept;
   // A pass begins, or ended with that many rows.
   void pass_begins(std::uint64_t now_ns) noexcept;
   void pass_ended(std::uint64_t now_ns, int rows, bool had_members) noexcept;
@@ -104,6 +105,8 @@ class ServeMetrics {
   std::atomic<int> passes_without_rows_{0};
   std::atomic<std::uint64_t> prompt_tokens_{0};
   std::atomic<std::uint64_t> cached_tokens_{0};
+  std::atomic<std::uint64_t> drafted_tokens_{0};
+  std::atomic<std::uint64_t> accepted_tokens_{0};
   std::atomic<std::uint64_t> generated_tokens_{0};
   std::atomic<std::uint64_t> passes_{0};
   mutable std::mutex mutex_;
