@@ -9,6 +9,7 @@ qsf_program(bench
           bench/bench_report.cc
           bench/bench_routing.cc
           bench/bench_stream.cc
+          bench/bench_texts.cc
           bench/bench_weight_kernels.cc
   DEPS qsf_engine qsf_convert qsf_kernels qsf_json)
 if(QSF_BUILD_TESTS)

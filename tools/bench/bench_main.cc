@@ -23,6 +23,7 @@
 #include "tools/bench/bench_options.h"
 #include "tools/bench/bench_report.h"
 #include "tools/bench/bench_stream.h"
+#include "tools/bench/bench_texts.h"
 #include "tools/common/option_parser.h"
 #include "tools/common/programs.h"
 #include "tools/common/tool_support.h"
@@ -192,6 +193,7 @@ qsf::Status bench_model(const BenchOptions& options) {
 int run(const BenchOptions& options) {
   const qsf::Status status = options.kernels            ? bench_kernels(options)
                              : options.disk             ? bench_disk(options)
+                             : !options.texts.empty()   ? bench_texts(options)
                              : !options.streams.empty() ? bench_streams(options)
                                                         : bench_model(options);
   if (!status.ok()) {

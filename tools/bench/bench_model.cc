@@ -130,21 +130,15 @@ qsf::SparsePrefillOptions h2o_options(const qsf_h2o_options& from) {
 BenchModel::BenchModel(std::unique_ptr<qsf::Engine> engine, ModelCost cost) noexcept
     : engine_(std::move(engine)), cost_(std::move(cost)) {}
 
-qsf::Result<BenchModel> BenchModel::open(const BenchOptions& options,
-                                         std::uint64_t ram_budget_bytes) {
-  QSF_ASSIGN_OR_RETURN(qsf::QsfReader reader, qsf::QsfReader::open(options.model));
+qsf::EngineOptions engine_settings(const BenchOptions& options, std::uint64_t ram_budget_bytes) {
   qsf::EngineOptions settings;
   settings.experts_used = static_cast<std::uint32_t>(options.experts);
   settings.expert_preference = options.expert_margin;
-  if (settings.experts_used != 0) {
-    QSF_RETURN_IF_ERROR(reader.use_experts(settings.experts_used));
-  }
   settings.n_threads = static_cast<unsigned>(options.n_threads);
   for (const qsf::KvType type : qsf::kAllKvTypes) {
     if (qsf::kv_type_name(type) == options.kv_types.keys()) settings.k_type = type;
     if (qsf::kv_type_name(type) == options.kv_types.values()) settings.v_type = type;
   }
-  std::uint64_t n_kept = 0;  // all
   if (options.kv_policy.policy != "full") {
     const bool heavy = options.kv_policy.is_h2o();
     settings.kv_policy = {
@@ -153,21 +147,35 @@ qsf::Result<BenchModel> BenchModel::open(const BenchOptions& options,
         .sinks = static_cast<std::uint32_t>(options.kv_policy.sinks_or_default()),
         .heavy = static_cast<std::uint32_t>(options.kv_policy.heavy_or_default()),
         .rope_reindex = options.kv_policy.rope_reindex};
-    // On average rows see half of the current block.
-    n_kept =
-        std::uint64_t{settings.kv_policy.window} +
-        (heavy ? settings.kv_policy.heavy + qsf::kEvictionBlock / 2 : settings.kv_policy.sinks);
   }
   settings.exact = options.exact;
-  std::optional<qsf::SparsePrefillOptions> h2o;
   if (options.attention.is_h2o()) {
-    h2o = h2o_options(options.attention.h2o());
     settings.attention = qsf::AttentionKind::kSparsePrefill;
-    settings.sparse_prefill = *h2o;
+    settings.sparse_prefill = h2o_options(options.attention.h2o());
   }
   settings.pin = options.pin;
   settings.ram_budget_bytes = ram_budget_bytes;
   settings.read_path = options.read_path;
+  settings.log.write = print_warning;
+  return settings;
+}
+
+qsf::Result<BenchModel> BenchModel::open(const BenchOptions& options,
+                                         std::uint64_t ram_budget_bytes) {
+  QSF_ASSIGN_OR_RETURN(qsf::QsfReader reader, qsf::QsfReader::open(options.model));
+  qsf::EngineOptions settings = engine_settings(options, ram_budget_bytes);
+  if (settings.experts_used != 0) {
+    QSF_RETURN_IF_ERROR(reader.use_experts(settings.experts_used));
+  }
+  std::uint64_t n_kept = 0;  // all
+  if (options.kv_policy.policy != "full") {
+    // On average rows see half of the current block.
+    n_kept = std::uint64_t{settings.kv_policy.window} +
+             (options.kv_policy.is_h2o() ? settings.kv_policy.heavy + qsf::kEvictionBlock / 2
+                                         : settings.kv_policy.sinks);
+  }
+  std::optional<qsf::SparsePrefillOptions> h2o;
+  if (options.attention.is_h2o()) h2o = settings.sparse_prefill;
   const std::uint64_t positions =
       std::uint64_t{largest(options.depths)} +
       std::max({largest(options.prompts), largest(options.generate), kWarmUpSteps});
@@ -183,7 +191,6 @@ qsf::Result<BenchModel> BenchModel::open(const BenchOptions& options,
   // A pass has at most as many rows as the context.
   settings.max_context = std::max(static_cast<std::uint32_t>(positions), settings.n_sequences);
   settings.kv_positions = UINT32_MAX;  // each may fill its context
-  settings.log.write = print_warning;
   QSF_ASSIGN_OR_RETURN(std::unique_ptr<qsf::Engine> engine,
                        qsf::Engine::open(options.model, settings));
   BenchModel model(std::move(engine),

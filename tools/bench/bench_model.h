@@ -86,6 +86,9 @@ struct BenchResult {
   std::vector<double> tokens_per_second() const;
 };
 
+// The options of an engine that all runs have in common.
+qsf::EngineOptions engine_settings(const BenchOptions& options, std::uint64_t ram_budget_bytes);
+
 // A model and the context that tests run in.
 class BenchModel {
  public:

@@ -143,6 +143,9 @@ std::string check(const Lists& lists, BenchOptions& options) {
            "same memory limit";
   }
   if (!options.timeline.empty() && options.streams.empty()) return "--timeline needs --stream";
+  if (!options.texts.empty() && (options.disk || !options.peer_model.empty())) {
+    return "--texts excludes --disk and --peer-model";
+  }
   if (!options.routing.empty() && options.streams.empty()) return "--routing needs --stream";
   if (!options.record_routing.empty() && options.streams.empty()) {
     return "--record-routing needs --stream";
@@ -178,6 +181,38 @@ std::string check(const Lists& lists, BenchOptions& options) {
     return "--attention " + options.attention.attention + ": is not measured; use full or h2o";
   }
   return choose_peer(options);
+}
+
+void add_stream_options(OptionParser& parser, Lists& lists, BenchOptions& options) {
+  parser
+      .value("--stream", lists.streams,
+             "Stream the model within each of these memory budgets, in MB. Each run is shown as a "
+             "share of the disk's rate, measured before and after it")
+      .type_name("LIST")
+      .check(check_sizes);
+  parser
+      .value("--timeline", options.timeline,
+             "With --stream: write the times at which each tile of the last run was read and used, "
+             "as JSON")
+      .type_name("FILE");
+  parser
+      .value("--routing", options.routing,
+             "With --stream: let rows take the experts of this file, pass by pass, and not those "
+             "that the model's routers choose. For random weights, whose routers choose at random; "
+             "scripts/measure/expert_routings.py writes such files")
+      .type_name("FILE");
+  parser
+      .value("--record-routing", options.record_routing,
+             "With --stream: write the experts that each generated token of the last run chose, by "
+             "layer, with their weights and the next two scores")
+      .type_name("FILE");
+  parser
+      .value("--texts", options.texts,
+             "Generate the texts of this file with and without speculation, in turns; the model's "
+             "own choices are replaced by the text's, so that any model accepts the same drafts. A "
+             "line is a name, the tokens of the prompt and those of the answer, separated by tabs; "
+             "scripts/measure/measure_speculation.py writes such files")
+      .type_name("FILE");
 }
 
 }  // namespace
@@ -223,28 +258,7 @@ std::optional<int> parse_bench_options(int argc, const char* const* argv, BenchO
              "lengths")
       .type_name("PATH");
   parser.value("--peer-model", options.peer_model, "Model for the peer (.gguf)").type_name("FILE");
-  parser
-      .value("--stream", lists.streams,
-             "Stream the model within each of these memory budgets, in MB. Each run is shown as a "
-             "share of the disk's rate, measured before and after it")
-      .type_name("LIST")
-      .check(check_sizes);
-  parser
-      .value("--timeline", options.timeline,
-             "With --stream: write the times at which each tile of the last run was read and used, "
-             "as JSON")
-      .type_name("FILE");
-  parser
-      .value("--routing", options.routing,
-             "With --stream: let rows take the experts of this file, pass by pass, and not those "
-             "that the model's routers choose. For random weights, whose routers choose at random; "
-             "scripts/measure/expert_routings.py writes such files")
-      .type_name("FILE");
-  parser
-      .value("--record-routing", options.record_routing,
-             "With --stream: write the experts that each generated token of the last run chose, by "
-             "layer, with their weights and the next two scores")
-      .type_name("FILE");
+  add_stream_options(parser, lists, options);
   parser.flag(
       "--disk", options.disk,
       "Measure only the disk of the model's file, for several queue depths and block sizes");

@@ -12,6 +12,7 @@
 #include "tools/bench/bench_kernels.h"
 #include "tools/bench/bench_machine.h"
 #include "tools/bench/bench_stream.h"
+#include "tools/bench/bench_texts.h"
 #include "tools/common/tool_support.h"
 
 namespace qsf_tools {
@@ -343,6 +344,26 @@ void print_streams_json(const BenchOptions& options, const qsf::ProbeCell* disk,
     json["disk_probe"] = {{"depth", disk->depth}, {"block_bytes", disk->block_bytes}};
   }
   for (const Stream& stream : streams) json["streams"].push_back(stream_json(stream));
+  print(json);
+}
+
+void print_texts_json(const BenchOptions& options, std::span<const TextFigure> figures) {
+  nlohmann::ordered_json json = {{"tool", "qsf-bench"},
+                                 {"version", QSF_VERSION},
+                                 {"model", options.model},
+                                 {"repetitions", options.repetitions},
+                                 {"texts", nlohmann::ordered_json::array()}};
+  for (const TextFigure& figure : figures) {
+    json["texts"].push_back({{"budget_bytes", figure.budget_bytes},
+                             {"text", figure.text},
+                             {"tokens", figure.n_tokens},
+                             {"off_tokens_per_second", spread_json(figure.off())},
+                             {"auto_tokens_per_second", spread_json(figure.drafted())},
+                             {"ratio", figure.ratio()},
+                             {"tokens_per_pass", figure.tokens_per_pass()},
+                             {"drafted", figure.n_drafted},
+                             {"accepted", figure.n_accepted}});
+  }
   print(json);
 }
 

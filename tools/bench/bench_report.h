@@ -21,6 +21,7 @@ namespace qsf_tools {
 
 struct KernelFigure;
 struct Stream;
+struct TextFigure;
 
 struct Spread {
   double median = 0.0;  // of an even number of samples the mean of the middle two
@@ -58,6 +59,7 @@ std::optional<double> parse_peer_output(const std::string& text, PeerInfo& info)
 void print_kernels_json(std::span<const KernelFigure> figures);
 void print_streams_json(const BenchOptions& options, const qsf::ProbeCell* disk,
                         std::span<const Stream> streams);
+void print_texts_json(const BenchOptions& options, std::span<const TextFigure> figures);
 void print_disk_json(const BenchOptions& options, const qsf::DiskProbe& probe);
 // Returns the fastest cell's bytes a second.
 double fastest(const qsf::DiskProbe& probe);

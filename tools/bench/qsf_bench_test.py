@@ -96,6 +96,7 @@ class Usage(Case):
         self.refused(2, "--h2o-chunk 64", MODEL, "--attention", "h2o", "--h2o-chunk", "64")
         self.refused(2, "chunked: is not measured", MODEL, "--attention", "chunked")
         self.refused(2, "--kv-type-k", MODEL, "--kv-type-k", "1")
+        self.refused(2, "--texts excludes", MODEL, "--texts", MODEL, "--disk")
 
     def test_models_that_cannot_be_measured(self):
         self.refused(1, "no such file", path("absent.qsf"))
@@ -112,6 +113,29 @@ class Models(Case):
         self.assertEqual((full["model"]["attention"], sparse["model"]["attention"]), ("full", "h2o"))
         operations = [run["tests"][0]["operators"]["attention"]["operations"] for run in (full, sparse)]
         self.assertLess(2 * operations[1], operations[0])
+
+    def test_texts_with_drafts(self):
+        """A text that repeats its prompt is drafted, also with tokens that the vocabulary has not."""
+        prompt = " ".join(str(100 + i % 25) for i in range(100))
+        large = " ".join(str(90000 + i % 25) for i in range(100))
+        texts = write("texts.tsv", f"small\t{prompt}\t{prompt}\nlarge\t{large}\t{large}\n")
+        arguments = [MODEL, "--texts", texts, "-r", "2", "--threads", "1"]
+        for budgets in ([], ["--stream", "40"]):
+            figures = self.measured(*arguments, *budgets)["texts"]
+            self.assertEqual([(figure["text"], figure["tokens"]) for figure in figures],
+                             [("small", 100), ("large", 100)])
+            for figure in figures:
+                self.assertTrue(0 <= figure["accepted"] <= figure["drafted"], figure)
+                self.assertGreater(figure["off_tokens_per_second"]["median"], 0)
+        code, out, err = call(*arguments)
+        self.assertEqual((code, err), (0, ""))
+        self.assertRegex(out, r"(?m)^ +- small +100 +[\d.]+ +[\d.]+ ")
+
+    def test_texts_that_are_none(self):
+        self.refused(1, "no.tsv: cannot be read", MODEL, "--texts", path("no.tsv"))
+        self.refused(1, "holds no text", MODEL, "--texts", write("empty.tsv", ""))
+        for line in ("name", "name\t1 2", "name\t1 2\t3", "name\t1 x\t3 4", "name\t\t3 4"):
+            self.refused(1, "line 2: expected a name", MODEL, "--texts", write("bad.tsv", f"\n{line}\n"))
 
     def test_table(self):
         code, out, err = call(MODEL, "-p", "8,4", "-n", "3", "-d", "0,5", "-r", "2", "--no-probe")
