@@ -167,7 +167,10 @@ class Run(Case):
         least = self.least_budget()
         self.assertEqual(self.story("--ram-budget", least), self.story())
         self.assertEqual(self.story(MARGIN, "1000"), self.story())
-        self.assertNotEqual(self.story("--ram-budget", least, MARGIN, "1000"), self.story())
+        # Whether an expert arrives before it is missed is a matter of time.
+        within = ["--ram-budget", least, MARGIN, "1000", "--speculate", "off"]
+        plain = self.story()
+        self.assertTrue(any(self.story(*within) != plain for _ in range(12)))
 
 
 if __name__ == "__main__":
