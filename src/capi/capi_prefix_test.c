@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "capi/testing/capi_check.h"
+#include "capi/testing/capi_refused.h"
 #include "qsf/qsf.h"
 
 #define N_TOKENS 200
@@ -120,14 +121,6 @@ static void test_old_structs(QSFEngine* engine) {
   qsf_error error;
   CHECK(qsf_engine_generate(engine, &request.options, &request.result, &error) == QSF_OK);
   CHECK(request.result.struct_size == 48 && request.result.cached_tokens == 77);
-}
-
-static void expect_refused(const char* path, QSFConfig* config, qsf_code code, const char* why) {
-  qsf_error error;
-  QSFEngine* engine = NULL;
-  CHECK(qsf_engine_open(path, config, &engine, &error) == code && engine == NULL);
-  CHECK(strstr(error.message, why) != NULL);
-  qsf_config_free(config);
 }
 
 static void test_refusals(const char* path, QSFEngine* engine, QSFEngine* plain) {

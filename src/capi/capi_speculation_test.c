@@ -3,13 +3,14 @@
  * Speculation: the text and what its callbacks see are the same with and without; its counts; what
  * opening refuses.
  *
- *   capi_speculation_test [MODEL.qsf]      without a model: nothing but NULL
+ *   capi_speculation_test [MODEL.qsf]      without a model: values out of range alone
  */
 #include <stdint.h>
 #include <stdio.h>
 #include <string.h>
 
 #include "capi/testing/capi_check.h"
+#include "capi/testing/capi_refused.h"
 #include "qsf/qsf.h"
 
 static const char* const prompt =
@@ -38,6 +39,19 @@ static QSFConfig* config_of(qsf_speculation kind, int max_drafts) {
   return config;
 }
 
+/* Options of the prompt. They refer to `sampling`. */
+static qsf_generate_options options_of(qsf_sampling* sampling, float temperature) {
+  qsf_sampling_init(sampling);
+  sampling->temperature = temperature;
+  sampling->seed = 11;
+  qsf_generate_options options;
+  qsf_generate_options_init(&options);
+  options.prompt = prompt;
+  options.prompt_bytes = strlen(prompt);
+  options.sampling = sampling;
+  return options;
+}
+
 /* Opens an engine, generates and frees it. `seen` is cleared first. */
 static qsf_generate_result generate(const char* path, QSFConfig* config, Seen* seen) {
   qsf_generate_result result = {.struct_size = sizeof result};
@@ -46,16 +60,9 @@ static qsf_generate_result generate(const char* path, QSFConfig* config, Seen* s
   qsf_config_free(config);
   if (engine == NULL) return result;
   memset(seen, 0, sizeof *seen);
-  qsf_generate_options options;
-  qsf_generate_options_init(&options);
-  options.prompt = prompt;
-  options.prompt_bytes = strlen(prompt);
-  options.max_tokens = 80;
   qsf_sampling sampling;
-  qsf_sampling_init(&sampling);
-  sampling.temperature = 0.5F;
-  sampling.seed = 11;
-  options.sampling = &sampling;
+  qsf_generate_options options = options_of(&sampling, 0.5F);
+  options.max_tokens = 80;
   options.log_probs = 1;
   options.on_generated = on_generated;
   options.user_data = seen;
@@ -78,6 +85,7 @@ static void test_same_text(const char* path) {
   CHECK(strcmp(seen.text, expected.text) == 0 && seen.n_tokens == expected.n_tokens);
   CHECK(seen.log_probs == expected.log_probs);
   result = generate(path, config_of(QSF_SPECULATE_AUTO, 0), &seen);
+  CHECK(result.drafted_tokens > 0);
   CHECK(strcmp(seen.text, expected.text) == 0 && seen.log_probs == expected.log_probs);
 }
 
@@ -88,15 +96,9 @@ static void test_step_counts(const char* path) {
   qsf_config_free(config);
   QSFSession* session = NULL;
   QSFGeneration* generation = NULL;
-  qsf_generate_options options;
-  qsf_generate_options_init(&options);
-  options.prompt = prompt;
-  options.prompt_bytes = strlen(prompt);
+  qsf_sampling sampling;
+  qsf_generate_options options = options_of(&sampling, 0.0F);
   options.max_tokens = 40;
-  qsf_sampling greedy;
-  qsf_sampling_init(&greedy);
-  greedy.temperature = 0.0F;
-  options.sampling = &greedy;
   CHECK(qsf_session_create(engine, &session, NULL) == QSF_OK);
   CHECK(qsf_generation_create(session, &options, &generation, NULL) == QSF_OK);
   int n_tokens = 1; /* with the prompt */
@@ -117,18 +119,16 @@ static void test_step_counts(const char* path) {
   qsf_free(engine);
 }
 
-static void expect_refused(const char* path, QSFConfig* config, qsf_code code, const char* why) {
-  qsf_error error;
-  QSFEngine* engine = NULL;
-  CHECK(qsf_engine_open(path, config, &engine, &error) == code && engine == NULL);
-  CHECK(strstr(error.message, why) != NULL);
-  qsf_config_free(config);
+/* Refused before the file is opened. */
+static void test_values(void) {
+  qsf_config_set_speculation(NULL, QSF_SPECULATE_OFF, 0);
+  expect_refused("no such file", config_of((qsf_speculation)3, 0), QSF_INVALID_ARGUMENT,
+                 "speculation: 3, expected a qsf_speculation");
+  expect_refused("no such file", config_of(QSF_SPECULATE_AUTO, -1), QSF_INVALID_ARGUMENT,
+                 "max_drafts: -1");
 }
 
 static void test_refusals(const char* path) {
-  expect_refused(path, config_of((qsf_speculation)3, 0), QSF_INVALID_ARGUMENT,
-                 "speculation: 3, expected a qsf_speculation");
-  expect_refused(path, config_of(QSF_SPECULATE_AUTO, -1), QSF_INVALID_ARGUMENT, "max_drafts: -1");
   expect_refused(path, config_of(QSF_SPECULATE_LOOKUP, 65), QSF_INVALID_ARGUMENT,
                  "65 rows, expected at most 64");
   QSFConfig* config = config_of(QSF_SPECULATE_LOOKUP, 0);
@@ -137,7 +137,7 @@ static void test_refusals(const char* path) {
 }
 
 int main(int argc, char** argv) {
-  qsf_config_set_speculation(NULL, QSF_SPECULATE_OFF, 0);
+  test_values();
   if (argc > 1) {
     test_same_text(argv[1]);
     test_step_counts(argv[1]);
