@@ -49,7 +49,7 @@ struct PassPart {
 struct NextRows {
   std::span<const TokenId> tokens;
   RowRole role = RowRole::kPrompt;
-  bool wants_output = false;  // of the last row
+  bool wants_output = false;  // of the last row; with a draft of each row
 };
 
 // A member of a step and what its pass computes for it.

@@ -43,7 +43,7 @@ const char* speculation_obstacle(const EngineOptions& options, const ModelSpec& 
 // kAuto. kAuto takes at most a thirty-second part of a RAM budget for the logits of drafts.
 std::uint32_t chosen_drafts(const EngineOptions& options, const ModelSpec& spec) noexcept;
 
-// A token's drafts before a pass.
+// What a pass has room for.
 struct DraftRequest {
   std::uint32_t n_beside = 0;  // rows of the pass that are planned, without this sequence's
   std::uint32_t n_tokens = 0;  // that the pass yields without drafts, of all sequences
@@ -75,8 +75,8 @@ class Speculation {
   // none. Requires  request.most <= draft.size()
   std::uint32_t draft(SequenceId sequence, std::span<const TokenId> text, TokenId last,
                       const DraftRequest& request, std::span<TokenId> draft) noexcept;
-  // Learns what became of it, also where it had no tokens.
-  // Requires  called once after each draft()
+  // Learns what became of the last draft() of a sequence, also where it had no tokens. A draft
+  // whose pass was not computed is not learned from.
   void learn(SequenceId sequence, std::uint32_t n_accepted) noexcept;
   // Learns what a pass without prompt rows took.
   void add_time(std::uint32_t n_rows, std::uint64_t pass_ns, std::uint64_t wait_ns) noexcept {
