@@ -230,8 +230,8 @@ int complete(const RunOptions& options, QSFEngine* engine, QSFGrammar* grammar,
 int run(const RunOptions& options) {
   std::string problem = options.model ? check_model_path(*options.model) : "";
   std::optional<std::string> prompt;
-  if (problem.empty() && !options.interactive && !options.bench)
-    prompt = read_prompt(options, problem);
+  const bool completes = !options.interactive && !options.bench;
+  if (problem.empty() && completes) prompt = read_prompt(options, problem);
   std::optional<std::string> model = options.model ? options.model : find_bundled_model(problem);
   if (problem.empty()) problem = check_session_path(options);
   if (problem.empty() && needs_conversion(*model)) {

@@ -9,39 +9,22 @@ Converts the model of SOURCE_DIR/models with BIN_DIR/qsf-convert first.
 
 import os
 import re
-import subprocess
 import sys
-import tempfile
 import unittest
 
 BIN_DIR, SOURCE_DIR = sys.argv[1:3]
-RUN = os.path.join(BIN_DIR, "qsf-run")
-TIMEOUT_S = 120
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "testing"))
+from tales_model import TalesModel  # noqa: E402
 
 
 def setUpModule():
-    global scratch, model
-    scratch = tempfile.TemporaryDirectory()
-    model = os.path.join(scratch.name, "tales.qsf")
-    subprocess.run([os.path.join(BIN_DIR, "qsf-convert"), "--quiet", "--quant-type", "4bit",
-                    os.path.join(SOURCE_DIR, "models", "tales-5M"), model], check=True)
+    global tales, model, call, text
+    tales = TalesModel(BIN_DIR, SOURCE_DIR)
+    model, call, text = tales.path, tales.call, tales.text
 
 
 def tearDownModule():
-    scratch.cleanup()
-
-
-def call(*arguments, tool=RUN, **keywords):
-    """Runs a tool; returns exit code, stdout and stderr as bytes."""
-    keywords.setdefault("stdin", subprocess.DEVNULL)
-    done = subprocess.run([tool, *arguments], capture_output=True, timeout=TIMEOUT_S, **keywords)
-    return done.returncode, done.stdout, done.stderr
-
-
-def text(*arguments, **keywords):
-    code, out, err = call(model, "--quiet", *arguments, **keywords)
-    assert code == 0 and err == b"", (code, err)
-    return out
+    tales.close()
 
 
 class Drafts(unittest.TestCase):
@@ -78,7 +61,7 @@ class Bench(unittest.TestCase):
             self.assertRegex(line, rf"\A{work} +[\d.]+ tokens/s \([\d.]+ to [\d.]+\)\Z")
         self.assertIn(b"planned", err)
         self.assertNotIn(b"drafted", err)
-        for arguments in (["--prompt", "a"], ["--interactive"], ["--session-save", os.path.join(scratch.name, "none")]):
+        for arguments in (["--prompt", "a"], ["--interactive"], ["--session-save", tales.file("none")]):
             code, out, err = call(model, "--bench", *arguments)
             self.assertEqual((code, out), (2, b""), arguments)
             self.assertIn(b"--bench excludes", err)
