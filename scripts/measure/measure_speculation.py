@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: MIT
 """Records what a chat model answers to five tasks, as texts for qsf bench --texts.
 
-    measure_speculation.py MODEL TEXTS [--bin build/release/bin] [--tokens 400] [--results FILE.json]
+    measure_speculation.py MODEL TEXTS [--bin build/release/bin] [--tokens 400] [--results FILE.json] [--prompts FOLDER]
     qsf bench OTHER.qsf --texts TEXTS [--stream 500,1000]
 
 The tasks differ in how much of an answer stands in its prompt: a text of about 1,500 tokens to be edited, the
@@ -87,6 +87,7 @@ def main():
     parser.add_argument("--bin", metavar="FOLDER", default=os.path.join(ROOT, "build", "release", "bin"))
     parser.add_argument("--tokens", type=int, default=400, metavar="N", help="most tokens of an answer")
     parser.add_argument("--results", metavar="FILE.json", help="write the figures as JSON as well")
+    parser.add_argument("--prompts", metavar="FOLDER", help="write the message of each task to a file there, for peers")
     args = parser.parse_args()
     lines, figures = [], []
     print(f"{'text':<10} {'prompt':>7} {'answer':>7} {'drafted':>8} {'accepted':>8} {'tokens/pass':>12}")
@@ -97,6 +98,9 @@ def main():
         print(f"{name:<10} {len(prompt):>7} {len(answered):>7} {n_drafted:>8} {n_accepted:>8} {float(per_pass):>12.2f}")
         figures.append({"text": name, "prompt_tokens": len(prompt), "answer_tokens": len(answered),
                         "drafted": int(n_drafted), "accepted": int(n_accepted), "tokens_per_pass": float(per_pass)})
+        if args.prompts:
+            with open(os.path.join(args.prompts, name + ".txt"), "w", encoding="utf-8") as file:
+                file.write(message)
         lines.append("\t".join([name, " ".join(map(str, prompt)), " ".join(map(str, answered))]) + "\n")
     with open(args.texts, "w", encoding="ascii") as file:
         file.writelines(lines)

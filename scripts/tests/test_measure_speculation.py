@@ -54,7 +54,8 @@ class MeasureSpeculationTest(unittest.TestCase):
             file.write(FAKE_QSF.replace("SESSION", repr(self.session)))
         os.chmod(program, stat.S_IRWXU)
         texts, results = (os.path.join(self.folder, name) for name in ("texts.tsv", "results.json"))
-        arguments = ["measure_speculation.py", "model", texts, "--bin", self.folder, "--results", results]
+        arguments = ["measure_speculation.py", "model", texts, "--bin", self.folder, "--results", results,
+                     "--prompts", self.folder]
         out = io.StringIO()
         with mock.patch("sys.argv", arguments), contextlib.redirect_stdout(out):
             measure_speculation.main()
@@ -66,6 +67,8 @@ class MeasureSpeculationTest(unittest.TestCase):
             figures = json.load(file)["texts"]
         self.assertEqual({figure["tokens_per_pass"] for figure in figures}, {2.5})
         self.assertIn("2.50", out.getvalue())
+        with open(os.path.join(self.folder, "chat.txt"), encoding="utf-8") as file:
+            self.assertIn("bicycle", file.read())
 
 
 if __name__ == "__main__":

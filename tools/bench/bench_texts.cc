@@ -56,11 +56,11 @@ qsf::Result<std::vector<RecordedText>> read_texts(const std::string& path) {
           path.c_str(), number);
     }
   }
-  if (texts.empty()) return qsf::invalid_argument("%s: holds no text", path.c_str());
+  if (texts.empty()) return qsf::invalid_argument("%s: no line with a text", path.c_str());
   return texts;
 }
 
-// Renames the tokens of texts for a vocabulary that has not all of them: what is equal stays equal.
+// Gives the tokens of texts other ids where the vocabulary lacks one: equal tokens stay equal.
 // Fails  kInvalidArgument where the vocabulary is too small
 qsf::Status rename_tokens(std::vector<RecordedText>& texts, std::uint32_t n_ids) {
   constexpr std::uint32_t kFirst = 256;  // past what ends a text
@@ -84,7 +84,7 @@ qsf::Status rename_tokens(std::vector<RecordedText>& texts, std::uint32_t n_ids)
   return qsf::ok_status();
 }
 
-// What makes the answer's next token the likeliest.
+// The answer that replaces the model's choices.
 struct Dictation {
   std::span<const qsf::TokenId> answer;
   std::size_t n_drawn = 0;

@@ -125,7 +125,7 @@ class Models(Case):
             self.assertEqual([(figure["text"], figure["tokens"]) for figure in figures],
                              [("small", 100), ("large", 100)])
             for figure in figures:
-                self.assertTrue(0 <= figure["accepted"] <= figure["drafted"], figure)
+                self.assertTrue(0 <= figure["accepted"] <= figure["drafted"] and figure["drafted"] > 0, figure)
                 self.assertGreater(figure["off_tokens_per_second"]["median"], 0)
         code, out, err = call(*arguments)
         self.assertEqual((code, err), (0, ""))
@@ -133,7 +133,7 @@ class Models(Case):
 
     def test_texts_that_are_none(self):
         self.refused(1, "no.tsv: cannot be read", MODEL, "--texts", path("no.tsv"))
-        self.refused(1, "holds no text", MODEL, "--texts", write("empty.tsv", ""))
+        self.refused(1, "no line with a text", MODEL, "--texts", write("empty.tsv", ""))
         for line in ("name", "name\t1 2", "name\t1 2\t3", "name\t1 x\t3 4", "name\t\t3 4"):
             self.refused(1, "line 2: expected a name", MODEL, "--texts", write("bad.tsv", f"\n{line}\n"))
 
