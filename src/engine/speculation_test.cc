@@ -101,6 +101,7 @@ Shown generate(Engine& engine, Session& session, std::string_view prompt, const 
                Work& work, std::size_t most = 0) {
   Receiver receiver{.shown = {}, .most = most};
   const EngineStats before = engine.stats();
+  const std::size_t length_before = session.length();
   const auto result = session.generate(encode(engine, prompt), receiving(receiver, change));
   EXPECT_TRUE(result.has_value()) << result.error().message();
   Shown& shown = receiver.shown;
@@ -112,6 +113,9 @@ Shown generate(Engine& engine, Session& session, std::string_view prompt, const 
   const EngineStats after = engine.stats();
   EXPECT_EQ(after.drafted_tokens - before.drafted_tokens, result->drafted_tokens);
   EXPECT_EQ(after.accepted_tokens - before.accepted_tokens, result->accepted_tokens);
+  EXPECT_EQ(
+      after.prompt_tokens + after.generated_tokens - before.prompt_tokens - before.generated_tokens,
+      session.length() - length_before);  // refused rows are not counted
   work.drafted += result->drafted_tokens;
   work.accepted += result->accepted_tokens;
   const std::string path = temporary_path("speculation_test.session");
@@ -297,12 +301,29 @@ TEST(SpeculationTest, MembersOfAStepShareTheDrafts) {
       ASSERT_TRUE(counts.has_value());
       EXPECT_LE(counts->drafted_rows, n);
       EXPECT_LE(counts->accepted_rows, counts->drafted_rows);
-      EXPECT_TRUE(counts->prompt_rows == 0 || counts->drafted_rows == 0);
       n_drafted += counts->drafted_rows;
     }
     EXPECT_GT(n_drafted, 0U);
     for (std::size_t i = 0; i < 5; ++i) EXPECT_EQ(members[i]->text, expected[i]) << n;
   }
+}
+
+// The rows of a prompt take long: no draft is added to them.
+TEST(SpeculationTest, APassWithAPromptHasNoDrafts) {
+  const std::unique_ptr<Engine> engine = open_bundled(speculating(15, step_options(2)));
+  PeriodicText text;
+  Member member(*engine, kRepeated, text.options());
+  std::vector<Generation*> all = {member.generation.get()};
+  for (int i = 0; i < 8; ++i) ASSERT_TRUE(engine->step(all).has_value());
+  EXPECT_GT(engine->stats().drafted_tokens, 0U);
+  Member other(*engine, 1);
+  all.push_back(other.generation.get());
+  const Result<StepCounts> counts = engine->step(all);
+  ASSERT_TRUE(counts.has_value());
+  EXPECT_GT(counts->prompt_rows, 0U);
+  EXPECT_EQ(counts->generated_rows, 1U);
+  EXPECT_EQ(counts->drafted_rows, 0U);
+  EXPECT_GT(engine->step(all)->drafted_rows, 0U);
 }
 
 // An answer that another request of the key was given is drafted, and no text depends on it.
@@ -401,7 +422,10 @@ TEST(SpeculationTest, PassesYieldSeveralTokensWhereATextRepeatsItself) {
   Generation* const generation = member.generation.get();
   std::size_t n_passes = 0;
   while (!generation->finished()) {
-    ASSERT_TRUE(engine->step({&generation, 1}).has_value());
+    const std::uint32_t n_left = 100 - generation->result().generated_tokens;
+    const Result<StepCounts> counts = engine->step({&generation, 1});
+    ASSERT_TRUE(counts.has_value());
+    EXPECT_LT(counts->drafted_rows, n_left);  // no more than can be generated
     ++n_passes;
   }
   EXPECT_EQ(generation->result().generated_tokens, 100U);
