@@ -261,8 +261,13 @@ Result<std::vector<StoredTensor>> SafetensorsModel::parse_file(const File& file)
 }
 
 Result<SafetensorsModel> SafetensorsModel::open(const std::string& folder, FileOps& ops) {
+  return open_named(folder, kSafetensorsName, ops);
+}
+
+Result<SafetensorsModel> SafetensorsModel::open_named(const std::string& folder,
+                                                      const std::string& name, FileOps& ops) {
   SafetensorsModel model;
-  QSF_RETURN_IF_ERROR(model.open_files(folder, kSafetensorsName, ops));
+  QSF_RETURN_IF_ERROR(model.open_files(folder, name, ops));
   return model;
 }
 

@@ -39,6 +39,9 @@ class SafetensorsModel final : public ShardedCheckpoint {
   // Fails     kNotFound when the folder has neither, or a file of the index is missing; kCorrupt;
   //           kUnsupported; kIo
   static Result<SafetensorsModel> open(const std::string& folder, FileOps& ops = system_file_ops());
+  // The same of files with another name than model.safetensors.
+  static Result<SafetensorsModel> open_named(const std::string& folder, const std::string& name,
+                                             FileOps& ops = system_file_ops());
 
  private:
   Result<std::vector<StoredTensor>> parse_file(const File& file) const override;

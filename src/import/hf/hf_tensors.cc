@@ -2,7 +2,6 @@
 
 #include "import/hf/hf_tensors.h"
 
-#include "base/check.h"
 #include "import/hf/hf_encoder_tensors.h"
 #include "import/hf/hf_gemma3n_tensors.h"
 #include "import/hf/hf_gemma4_tensors.h"
@@ -775,11 +774,11 @@ constexpr TensorTable kTables[] = {
 
 }  // namespace
 
-const TensorTable& tensor_table(std::string_view architecture) {
+const TensorTable* find_tensor_table(std::string_view architecture) noexcept {
   for (const TensorTable& table : kTables) {
-    if (table.architecture == architecture) return table;
+    if (table.architecture == architecture) return &table;
   }
-  QSF_CHECK(false);
+  return nullptr;
 }
 
 const TensorTable& hf_tensor_table(const HfConfig& config) {

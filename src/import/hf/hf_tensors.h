@@ -12,6 +12,7 @@
 #include <span>
 #include <string_view>
 
+#include "base/check.h"
 #include "format/model_spec.h"
 #include "format/qsf_layout.h"
 #include "format/tensor_rules.h"
@@ -119,10 +120,18 @@ struct TensorTable {
   }
 };
 
+// Returns the table of an architecture, or null.
+// Threads  any
+const TensorTable* find_tensor_table(std::string_view architecture) noexcept;
+
 // Returns the table of an architecture.
 // Requires  parse_hf_config sets this `architecture`
 // Threads   any
-const TensorTable& tensor_table(std::string_view architecture);
+inline const TensorTable& tensor_table(std::string_view architecture) {
+  const TensorTable* table = find_tensor_table(architecture);
+  QSF_CHECK(table != nullptr);
+  return *table;
+}
 
 // Returns the table of the files of a configuration.
 const TensorTable& hf_tensor_table(const HfConfig& config);
