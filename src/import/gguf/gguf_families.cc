@@ -774,4 +774,15 @@ Result<const GgufArchitecture*> find_gguf_architecture(const GgufFile& file) {
                      shown_gguf_text(*name).c_str(), gguf_architecture_names().c_str());
 }
 
+const GgufArchitecture* find_gguf_architecture(std::string_view name,
+                                               std::string_view family) noexcept {
+  const GgufArchitecture* found = nullptr;
+  for (const GgufArchitecture& architecture : kGgufArchitectures) {
+    if (architecture.name != name || architecture.family != family) continue;
+    if (found != nullptr) return nullptr;
+    found = &architecture;
+  }
+  return found;
+}
+
 }  // namespace qsf

@@ -76,6 +76,12 @@ Status finish_nomic_bert(const GgufFile& file, GgufFields& fields, ModelSpec& sp
 // Fails  kCorrupt without the key; kUnsupported, naming it
 Result<const GgufArchitecture*> find_gguf_architecture(const GgufFile& file);
 
+// Returns the architecture of that name whose models are of a family. Null where there is none, and
+// where there are several, which the tensors of a model tell apart.
+// Threads  any
+const GgufArchitecture* find_gguf_architecture(std::string_view name,
+                                               std::string_view family) noexcept;
+
 }  // namespace qsf
 
 #endif  // QSF_IMPORT_GGUF_GGUF_FAMILIES_H_
