@@ -165,6 +165,7 @@ TEST_F(AdapterFileTest, FieldsOutOfRangeAreRefusedByName) {
       {with(adapter_at::kPairs, 0U), "matrices: 0"},
       {with(adapter_at::kPairs, kMaxAdapterPairs + 1), "matrices: 65537"},
       {with(adapter_at::kPairs, kMaxAdapterPairs), "truncated"},
+      {with(adapter_at::kFileBytes, std::uint64_t{bytes_.size() + 1}), "stated size"},
       {with(adapter_at::kNameBytes, 0U), "bytes of the name: 0"},
       {with(adapter_at::kNameBytes, UINT32_MAX), "bytes of the name: 4294967295"},
       {with(adapter_at::kArchitectureBytes, 65U), "bytes of the architecture: 65"},

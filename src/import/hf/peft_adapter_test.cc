@@ -180,6 +180,59 @@ TEST(PeftAdapterTest, GivesWhatAMergeGives) {
   EXPECT_THAT(refused, testing::ElementsAre("falcon-h1"));
 }
 
+// What peft itself has saved (testdata/adapters): the ranks and scales that it states of modules.
+TEST(PeftAdapterTest, ReadsGoldenAdapters) {
+  const struct {
+    const char* name;
+    const char* base;
+    std::size_t n_pairs;
+    AdapterPair first;
+    AdapterPair last;
+  } cases[] = {
+      {"llama_all",
+       "llama_gqa_tied",
+       22,
+       {.kind = TensorKind::kAttnQ, .rank = 4, .in = 48, .out = 48, .scale = 1.5F},
+       {.kind = TensorKind::kHead, .rank = 4, .in = 48, .out = 112, .scale = 1.5F}},
+      {"llama_patterns",
+       "llama_gqa_tied",
+       6,
+       {.kind = TensorKind::kAttnQ, .rank = 3, .in = 48, .out = 48, .scale = 2.8867514F},
+       {.kind = TensorKind::kAttnV,
+        .layer = 2,
+        .rank = 2,
+        .in = 48,
+        .out = 16,
+        .scale = 3.5355339F}},
+      {"phi3_fused",
+       "phi3_gqa",
+       14,
+       {.kind = TensorKind::kAttnQ, .rank = 4, .in = 48, .out = 48, .scale = 1.0F},
+       {.kind = TensorKind::kFfnDown, .layer = 1, .rank = 4, .in = 52, .out = 48, .scale = 1.0F}},
+      {"gpt2_transposed",
+       "gpt2",
+       12,
+       {.kind = TensorKind::kAttnQ, .rank = 2, .in = 48, .out = 48, .scale = 1.5F},
+       {.kind = TensorKind::kFfnDown, .layer = 1, .rank = 2, .in = 68, .out = 48, .scale = 1.5F}},
+  };
+  const std::string data = QSF_SOURCE_DIR "/testdata/";
+  for (const auto& [name, base, n_pairs, first, last] : cases) {
+    const auto model = HfModel::open(data + "golden/" + base).value();
+    const auto adapter = PeftAdapter::open(data + "adapters/" + name, model->spec());
+    ASSERT_TRUE(adapter.has_value()) << adapter.error().message();
+    const std::vector<AdapterPair>& pairs = adapter->spec().pairs;
+    EXPECT_EQ(adapter->spec().name, name);
+    EXPECT_EQ(pairs.size(), n_pairs) << name;
+    EXPECT_EQ(pairs.front(), first) << name;
+    EXPECT_EQ(pairs.back(), last) << name;
+    for (std::size_t i = 0; i < pairs.size(); ++i) {
+      std::vector<float> a(pairs[i].a_values());
+      std::vector<float> b(pairs[i].b_values());
+      EXPECT_TRUE(adapter->read_pair(i, a, b).ok());
+    }
+  }
+}
+
 // A folder for the tiny llama, with one fault.
 class PeftRefusalTest : public testing::Test {
  protected:

@@ -84,6 +84,7 @@ TEST(PeftConfigTest, UnsupportedFeaturesByName) {
       {"use_qalora", true},
       {"use_bdlora", {{"nblocks", 2}}},
       {"lora_bias", true},
+      {"ensure_weight_tying", true},
       {"modules_to_save", {"embed_tokens"}},
       {"trainable_token_indices", {1, 2}},
       {"target_parameters", {"experts.gate_up_proj"}},
