@@ -38,7 +38,8 @@ KernelSet make_set(Isa best) noexcept {
           .sample = first_covered(sample_kernels(), best),
           .scan = first_covered(scan_kernels(), best),
           .quantise = first_covered(quantise_kernels(), best),
-          .kv_rows = first_covered(kv_row_kernels(), best)};
+          .kv_rows = first_covered(kv_row_kernels(), best),
+          .low_rank = first_covered(low_rank_kernels(), best)};
 }
 
 using Sets = std::array<KernelSet, std::size(kAllIsas)>;
@@ -93,9 +94,9 @@ std::string kernel_set_names(const KernelSet& set) {
   append_line(&text, "attend decode", set.attend_decode.name);
   append_line(&text, "attend query tile prompt", set.attend_query_tile_prompt.name);
   append_line(&text, "attend query tile decode", set.attend_query_tile_decode.name);
-  for (const char* name :
-       {set.norm.name, set.rope.name, set.activation.name, set.elementwise.name, set.softmax.name,
-        set.convert.name, set.sample.name, set.scan.name, set.quantise.name, set.kv_rows.name}) {
+  for (const char* name : {set.norm.name, set.rope.name, set.activation.name, set.elementwise.name,
+                           set.softmax.name, set.convert.name, set.sample.name, set.scan.name,
+                           set.quantise.name, set.kv_rows.name, set.low_rank.name}) {
     const std::string_view whole = name;
     append_line(&text, whole.substr(0, whole.rfind('_')), whole);
   }

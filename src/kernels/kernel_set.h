@@ -13,6 +13,7 @@
 #include "kernels/convert/convert.h"
 #include "kernels/elementwise/elementwise.h"
 #include "kernels/kv_rows/kv_rows.h"
+#include "kernels/low_rank/low_rank.h"
 #include "kernels/matmul/matmul.h"
 #include "kernels/norm/norm.h"
 #include "kernels/quantise/quantise.h"
@@ -40,6 +41,7 @@ struct KernelSet {
   ScanKernels scan;
   QuantiseKernels quantise;
   KvRowKernels kv_rows;
+  LowRankKernels low_rank;
 
   // Requires  as select_matmul
   const MatMulKernel& matmul(BlockFormat format, ActivationType input) const noexcept {

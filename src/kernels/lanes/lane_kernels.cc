@@ -46,6 +46,9 @@ std::span<const ElementwiseKernels> elementwise_kernels() noexcept {
 std::span<const KvRowKernels> kv_row_kernels() noexcept {
   return table_of<&LaneKernels::kv_rows>();
 }
+std::span<const LowRankKernels> low_rank_kernels() noexcept {
+  return table_of<&LaneKernels::low_rank>();
+}
 std::span<const NormKernels> norm_kernels() noexcept {
   return table_of<&LaneKernels::norm>();
 }

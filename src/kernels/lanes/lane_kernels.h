@@ -13,6 +13,7 @@
 #include "kernels/convert/convert.h"
 #include "kernels/elementwise/elementwise.h"
 #include "kernels/kv_rows/kv_rows.h"
+#include "kernels/low_rank/low_rank.h"
 #include "kernels/norm/norm.h"
 #include "kernels/quantise/quantise.h"
 #include "kernels/rope/rope.h"
@@ -27,6 +28,7 @@ struct LaneKernels {
   ConvertKernels convert;
   ElementwiseKernels elementwise;
   KvRowKernels kv_rows;
+  LowRankKernels low_rank;
   NormKernels norm;
   QuantiseKernels quantise;
   RopeKernels rope;

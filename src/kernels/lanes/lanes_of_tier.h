@@ -10,6 +10,7 @@
 #include "kernels/elementwise/elementwise_lanes.h"
 #include "kernels/kv_rows/kv_rows_lanes.h"
 #include "kernels/lanes/lane_kernels.h"
+#include "kernels/low_rank/low_rank_lanes.h"
 #include "kernels/norm/norm_lanes.h"
 #include "kernels/quantise/quantise_lanes.h"
 #include "kernels/rope/rope_lanes.h"
@@ -24,6 +25,7 @@ static constexpr LaneKernels kLaneKernels = {
     .convert = convert::kConvertKernels,
     .elementwise = elementwise::kElementwiseKernels,
     .kv_rows = kv_rows::kKvRowKernels,
+    .low_rank = low_rank::kLowRankKernels,
     .norm = norm::kNormKernels,
     .quantise = quantise::kQuantiseKernels,
     .rope = rope::kRopeKernels,

@@ -16,6 +16,7 @@
 #include "kernels/convert/convert.h"
 #include "kernels/elementwise/elementwise.h"
 #include "kernels/kv_rows/kv_rows.h"
+#include "kernels/low_rank/low_rank.h"
 #include "kernels/matmul/matmul.h"
 #include "kernels/norm/norm.h"
 #include "kernels/probe/probe.h"
@@ -58,6 +59,7 @@ std::vector<KernelId> all_kernels() {
   append(convert_kernels(), &kernels);
   append(elementwise_kernels(), &kernels);
   append(kv_row_kernels(), &kernels);
+  append(low_rank_kernels(), &kernels);
   append(matmul_kernels(), &kernels);
   append(norm_kernels(), &kernels);
   append(arithmetic_probes(), &kernels);
