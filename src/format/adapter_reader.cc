@@ -10,6 +10,7 @@
 
 #include "base/check.h"
 #include "base/crc32.h"
+#include "base/fnv1a.h"
 #include "format/adapter_layout.h"
 
 namespace qsf {
@@ -118,6 +119,7 @@ Status AdapterReader::load() {
   if (options_.verify_crc && crc != head.crc) {
     return corrupt("header: checksum %08x, expected %08x; the file is damaged", crc, head.crc);
   }
+  fingerprint_ = fnv1a(front.subspan(adapter_at::kPairs));
   spec_.base_fingerprint = head.fingerprint;
   spec_.name = as_text(front.subspan(kAdapterHeadBytes, head.name_bytes));
   spec_.architecture =
@@ -166,8 +168,9 @@ Result<AdapterReader> AdapterReader::open(File file, AdapterReadOptions options)
   return reader;
 }
 
-Result<AdapterReader> AdapterReader::open(const std::string& path, AdapterReadOptions options) {
-  QSF_ASSIGN_OR_RETURN(File file, File::open(path));
+Result<AdapterReader> AdapterReader::open(const std::string& path, AdapterReadOptions options,
+                                          FileOps& ops) {
+  QSF_ASSIGN_OR_RETURN(File file, File::open(path, ops));
   return open(std::move(file), options);
 }
 

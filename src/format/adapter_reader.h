@@ -35,11 +35,14 @@ class AdapterReader {
   // Fails  kCorrupt on a damaged file, kUnsupported on another version, kIo, and kNotFound from the
   //        path's form; the message begins with the path and names the part that is wrong
   static Result<AdapterReader> open(File file, AdapterReadOptions options = {});
-  static Result<AdapterReader> open(const std::string& path, AdapterReadOptions options = {});
+  static Result<AdapterReader> open(const std::string& path, AdapterReadOptions options = {},
+                                    FileOps& ops = system_file_ops());
 
   const File& file() const noexcept { return file_; }
   // validate(spec()) is OK.
   const AdapterSpec& spec() const noexcept { return spec_; }
+  // Tells the adapters of one user apart: names, directory and the CRC of every pair.
+  std::uint64_t fingerprint() const noexcept { return fingerprint_; }
   // Bytes of the values of all pairs as they are loaded, padding included.
   std::uint64_t values_bytes() const noexcept { return values_bytes_; }
 
@@ -63,6 +66,7 @@ class AdapterReader {
   std::vector<std::uint64_t> offsets_;  // of the pairs
   std::vector<std::uint32_t> crcs_;
   std::uint64_t values_bytes_ = 0;
+  std::uint64_t fingerprint_ = 0;
 };
 
 // Returns whether a file begins as an adapter file does. Fails  as File::open

@@ -4,20 +4,16 @@
 
 #include <array>
 
+#include "base/fnv1a.h"
 #include "format/model_spec.h"
 #include "format/qsf_layout.h"
 
 namespace qsf {
 namespace {
 
-// FNV-1a, 64 bits: enough to tell the models of one user apart.
 class Fingerprint {
  public:
-  void add(ByteSpan bytes) noexcept {
-    for (const std::byte byte : bytes) {
-      value_ = (value_ ^ std::to_integer<std::uint64_t>(byte)) * 0x100000001B3ULL;
-    }
-  }
+  void add(ByteSpan bytes) noexcept { value_ = fnv1a(bytes, value_); }
   void add(std::uint64_t number) noexcept {
     std::array<std::byte, sizeof number> bytes;
     store_le(MutableByteSpan(bytes), 0, number);
@@ -26,7 +22,7 @@ class Fingerprint {
   std::uint64_t value() const noexcept { return value_; }
 
  private:
-  std::uint64_t value_ = 0xCBF29CE484222325ULL;
+  std::uint64_t value_ = kFnv1aStart;
 };
 
 void add_spec(const ModelSpec& spec, Fingerprint& print) {
