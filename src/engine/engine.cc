@@ -242,6 +242,7 @@ std::string_view Engine::quant_name() const noexcept {
 Result<std::unique_ptr<Session>> Engine::create_session() {
   QSF_ASSIGN_OR_RETURN(const SequenceId sequence, impl_->kv->create_sequence());
   impl_->record(SequenceChange::Kind::kCreate, sequence);
+  impl_->sequence_adapters[sequence] = impl_->options.session_adapter;
   return std::unique_ptr<Session>(new Session(*impl_, sequence));
 }
 

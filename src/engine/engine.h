@@ -66,6 +66,27 @@ struct CallerMemory {
   std::uint64_t bytes = 0;
 };
 
+// A file of docs/format-adapter.md.
+struct AdapterFile {
+  std::string path;
+  std::string name;  // empty: the one in the file
+};
+
+// A LoRA adapter in memory.
+struct AdapterInfo {
+  std::string name;
+  std::uint64_t fingerprint = 0;  // AdapterReader::fingerprint()
+  std::uint64_t bytes = 0;        // of its values
+  std::uint32_t max_rank = 0;
+};
+
+// The adapter of a session: its rows add to products what the adapter gives, times `scale`.
+struct AdapterUse {
+  std::uint16_t number = 0;  // from 1 on, in the order of EngineOptions::adapters; 0: none
+  float scale = 1.0F;        // beside that of the adapter itself
+  friend bool operator==(const AdapterUse&, const AdapterUse&) = default;
+};
+
 struct EngineOptions {
   unsigned n_threads = 0;  // 0: the physical cores at hand
   // Context length in positions; 0: the trained context length, at most 4,096 with KvPolicy::kFull.
@@ -84,6 +105,9 @@ struct EngineOptions {
   // A row that generates takes an expert in memory in place of a missing one whose router score is
   // larger by at most this, never of the two best. The text then depends on what is in memory.
   float expert_preference = 0.0F;
+  // Adapters that sessions may use, all of them in memory and of different names.
+  std::vector<AdapterFile> adapters;
+  AdapterUse session_adapter;     // of a session until Session::set_adapter()
   bool pin = false;               // a physical core for each thread, the opening one included
   std::uint32_t n_sequences = 1;  // sessions that may exist at once
   SpeculationKind speculation = SpeculationKind::kOff;
@@ -148,6 +172,8 @@ struct EngineStats {
   std::uint64_t kv_bytes_written = 0;  // the same
 };
 
+inline constexpr std::size_t kMaxPrefixKeyBytes = 256;
+
 // Tokens for which KV pages are reserved, unless fewer can be generated.
 inline constexpr std::uint32_t kDefaultReserve = 1024;
 
@@ -192,7 +218,7 @@ struct GenerateOptions {
   int (*on_prompt_token)(const GeneratedToken& token, void* user) = nullptr;
   void* user = nullptr;
   // Shares the pages of the prompt with generations of the same key, of at most
-  // PrefixTree::kMaxKeyBytes; none: shares nothing.
+  // kMaxPrefixKeyBytes, and of the same adapter; none: shares nothing.
   std::optional<std::string> prefix_key;
 };
 
@@ -302,6 +328,12 @@ class Engine {
   // Cancels the pass in progress, or the next one. Async-signal-safe.
   void cancel() noexcept;
 
+  // The adapters of EngineOptions::adapters, in that order.
+  std::span<const AdapterInfo> adapters() const noexcept;
+  // Returns the number of an adapter, for AdapterUse.
+  // Fails  kNotFound, listing the names that there are
+  Result<std::uint16_t> find_adapter(std::string_view name) const;
+
   // Creates a sequence. Fails  kOutOfBudget when n_sequences exist already.
   Result<std::unique_ptr<Session>> create_session();
 
@@ -392,6 +424,12 @@ class Session {
   std::size_t n_computed() const noexcept;
   std::span<const TokenId> tokens() const noexcept { return tokens_; }
 
+  // Chooses the adapter of the session's rows. A fork has that of its origin.
+  // Fails  kInvalidArgument: the session has tokens or a generation, there is no such adapter, or
+  //        the scale is not finite
+  Status set_adapter(AdapterUse use);
+  AdapterUse adapter() const noexcept;
+
   // Appends prompt rows; the logits after the last one go to `sink` when it is not null.
   // Fails  kInvalidArgument (no tokens, id out of range), kOutOfBudget (context), kCancelled. The
   //        session is unchanged then. But where evicted positions cannot be restored, completed
@@ -442,8 +480,8 @@ class Session {
   // Guarantees  on failure the session is empty
   // Fails       kNotFound, kIo, kCorrupt, kUnsupported from the file; kInvalidArgument when the
   //             session is not empty, the file came from another model, types of keys or values,
-  //             policy, attention or rotation, or holds no conversation for `chat`; kOutOfBudget
-  //             when it is longer than the context; kCancelled
+  //             policy, attention, rotation or adapter, or holds no conversation for `chat`;
+  //             kOutOfBudget when it is longer than the context; kCancelled
   Status load(const std::string& path, std::vector<std::byte>* chat = nullptr);
 
  private:

@@ -17,6 +17,7 @@
 #include "engine/pass.h"
 #include "engine/speculation.h"
 #include "engine/tokenizer_texts.h"
+#include "format/adapter_reader.h"
 #include "format/qsf_reader.h"
 #include "grammar/grammar_engine.h"
 #include "io/read_device.h"
@@ -29,6 +30,7 @@
 #include "kv/spilled_kv_store.h"
 #include "kv/state_cache.h"
 #include "memory/arena.h"
+#include "model/adapter_set.h"
 #include "model/decoder.h"
 #include "ops/backend.h"
 #include "platform/threads.h"
@@ -51,7 +53,11 @@ struct Engine::Impl {
   std::optional<Arena> arena;
   std::optional<Tokenizer> tokenizer;
   std::optional<TokenizerTexts> grammar_texts;
-  std::unique_ptr<GrammarEngine> grammars;  // null without grammars
+  std::unique_ptr<GrammarEngine> grammars;    // null without grammars
+  std::vector<AdapterReader> adapter_files;   // until they are loaded
+  std::vector<AdapterInfo> adapters;          // of EngineOptions::adapters
+  AdapterSet adapter_set;                     // the same
+  std::vector<AdapterUse> sequence_adapters;  // by SequenceId
   std::optional<ReadDevice> device;
   std::unique_ptr<WeightPager> pager;
   std::optional<KvCache> kv;
@@ -128,6 +134,13 @@ struct Engine::Impl {
   // Of the prefix cache, in prefix_cache.cc.
   PrefixCacheStats prefix_stats() const noexcept;
   Status check_prefix_key(const std::optional<std::string>& key) const;
+
+  // Of adapters, in adapters.cc.
+  Status open_adapters();
+  Status load_adapters(MutableByteSpan region);
+  Status check_adapter(AdapterUse use) const;
+  // Makes a prefix key that of the adapter alone.
+  void add_adapter_to_key(SequenceId sequence, std::string& key) const;
   // Reads pages of the members' prompts back from the folder, as many as one pass may.
   void read_prefixes(PassInFlight& pass);
 

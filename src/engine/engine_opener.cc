@@ -128,6 +128,7 @@ Status EngineOpener::read_directories(const std::string& path) {
     leave_out_prefix_cache("layers of this model have a state that its pages do not hold");
   }
   if (spec().bidirectional) QSF_RETURN_IF_ERROR(attend_bidirectionally().with_context(path));
+  QSF_RETURN_IF_ERROR(impl_->open_adapters());
   choose_drafts();
   QSF_RETURN_IF_ERROR(check_options(impl_->options, spec()).with_context(path));
   if (const SectionInfo* section = impl_->reader->find_section("tokenizer")) {
@@ -179,6 +180,7 @@ Status EngineOpener::make_plan() {
                                 .backend = *impl_->backend,
                                 .options = impl_->options,
                                 .n_threads = impl_->threads->n_threads(),
+                                .adapters = impl_->adapter_files,
                                 .tokenizer_index_bytes = tokenizer_index_bytes_,
                                 .machine = machine_,
                                 .reading = {.n_queues = impl_->device->n_queues(),
@@ -441,6 +443,7 @@ Status EngineOpener::make_decoder() {
                       impl_->arena->carve(plan.regions.kv_tables)));
   impl_->kv.emplace(std::move(kv));
   impl_->n_shareable.resize(impl_->options.n_sequences);
+  impl_->sequence_adapters.resize(impl_->options.n_sequences);
   QSF_RETURN_IF_ERROR(make_kv_store(shape));
   QSF_RETURN_IF_ERROR(make_prefix_cache(shape));
   backend.attach_kv(*impl_->kv_store);
@@ -450,9 +453,9 @@ Status EngineOpener::make_decoder() {
   backend.attach_scratch(pass_limits(spec(), impl_->options, plan.max_context, plan.rows_per_pass),
                          impl_->arena->carve(plan.regions.backend_scratch));
 
-  const bool reindex = impl_->options.kv_policy.rope_reindex;
+  const DecoderOptions options = decoder_options(impl_->options, impl_->adapter_files);
   const std::vector<BufferShape> shapes =
-      Decoder::buffer_shapes(spec(), plan.rows_per_pass, reindex);
+      Decoder::buffer_shapes(spec(), plan.rows_per_pass, options);
   std::vector<Buffer> made;
   for (std::size_t i = 0; i < shapes.size(); ++i) {
     made.push_back(backend.create_buffer(shapes[i].n_rows, shapes[i].n_cols,
@@ -461,9 +464,13 @@ Status EngineOpener::make_decoder() {
   QSF_ASSIGN_OR_RETURN(
       Decoder decoder,
       Decoder::create(*impl_->reader, *impl_->pager, backend,
-                      Decoder::name_buffers(spec(), made, reindex), plan.rows_per_pass,
+                      Decoder::name_buffers(spec(), made, options), plan.rows_per_pass,
                       longest_distance(impl_->options, plan.max_context)));
   decoder.prefer_experts(impl_->options.expert_preference);
+  if (!impl_->adapter_files.empty()) {
+    QSF_RETURN_IF_ERROR(impl_->load_adapters(impl_->arena->carve(plan.regions.adapters)));
+    decoder.set_adapters(&impl_->adapter_set);
+  }
   impl_->decoder.emplace(std::move(decoder));
   impl_->passes.resize(impl_->options.max_passes_in_flight);
   for (PassInFlight& pass : impl_->passes) {

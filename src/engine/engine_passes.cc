@@ -131,6 +131,7 @@ void Engine::Impl::truncate(SequenceId sequence, std::uint32_t n_slots) noexcept
 Result<SequenceId> Engine::Impl::fork(SequenceId origin) {
   QSF_ASSIGN_OR_RETURN(const SequenceId created, kv->fork(origin));
   n_shareable[created] = n_shareable[origin];
+  sequence_adapters[created] = sequence_adapters[origin];
   if (states.has_value()) states->fork(origin, created);
   return created;
 }
@@ -272,6 +273,7 @@ Status Engine::Impl::add_part(PassInFlight& pass, PassPart part) {
       part.role == RowRole::kPrompt || (part.role == RowRole::kGenerated && options.reuse_answers);
   std::uint32_t& n_entering = n_shareable[part.sequence];
   if (may_enter && n_entering == part.before) n_entering = end;
+  const AdapterUse adapter = sequence_adapters[part.sequence];
   std::uint32_t n_outputs = 0;
   for (std::size_t i = 0; i < part.tokens.size(); ++i) {
     const std::uint32_t slot = appended.first_slot + static_cast<std::uint32_t>(i);
@@ -282,7 +284,8 @@ Status Engine::Impl::add_part(PassInFlight& pass, PassPart part) {
                          .kv_slot = slot,
                          .role = part.role,
                          .visible = visible_at(slot, part.role, end),
-                         .adapter = 0,
+                         .adapter = adapter.number,
+                         .adapter_scale = adapter.number == 0 ? 0.0F : adapter.scale,
                          .wants_output = wants_output});
     if (wants_output) pass.outputs.push_back({part.sink, n_outputs++});
   }

@@ -83,6 +83,7 @@ class Planner {
     QSF_ASSIGN_OR_RETURN(plan_.residency,
                          weights_for(fit.everything_resident ? UINT64_MAX : fit.weight_bytes));
     add_weights();
+    add_adapters();
     add_context();
     add_rows();
     plan_.memory.add_external("page_tables", plan_.memory.arena_bytes() / kMappedBytesOfATableByte,
@@ -186,7 +187,7 @@ class Planner {
   }
 
   std::vector<BufferShape> buffer_shapes(std::uint32_t rows) const {
-    return Decoder::buffer_shapes(spec_, rows, options_.kv_policy.rope_reindex);
+    return Decoder::buffer_shapes(spec_, rows, decoder_options(options_, inputs_.adapters));
   }
   bool windowed() const { return options_.kv_policy.policy != KvPolicy::kFull; }
   bool spills() const { return !options_.kv_spill_path.empty(); }
@@ -289,9 +290,11 @@ class Planner {
         std::min(costs.least_weight_bytes + wished_ring(), costs.all_weight_bytes);
     costs.base_bytes = plan_.memory.total_bytes() + kRounding + kHeapBytes + table_bytes +
                        inputs_.reader.heap_bytes() + expert_table_bytes() + sample_bytes() +
-                       tokenizer_bytes_ + grammar_bytes_ + state_bytes();
-    costs.base_bytes += (tokenizer_bytes_ + grammar_bytes_ + sample_bytes() + state_bytes()) /
-                        kMappedBytesOfATableByte;
+                       tokenizer_bytes_ + grammar_bytes_ + adapter_bytes() +
+                       AdapterSet::heap_bytes(inputs_.adapters) + state_bytes();
+    costs.base_bytes +=
+        (adapter_bytes() + tokenizer_bytes_ + grammar_bytes_ + sample_bytes() + state_bytes()) /
+        kMappedBytesOfATableByte;
     costs.context_bytes = [this](std::uint32_t context) {
       return saturating_add(
           token_bytes(context) + draft_text_bytes(context),
@@ -313,6 +316,8 @@ class Planner {
     };
     return costs;
   }
+
+  std::uint64_t adapter_bytes() const { return AdapterSet::region_bytes(inputs_.adapters); }
 
   std::uint64_t sample_bytes() const {
     return sample_logit_bytes() + draft_logit_bytes() +
@@ -355,6 +360,17 @@ class Planner {
                    printed("the vocabulary as a trie, masks of tokens, states of %u grammars",
                            options_.grammar.max_grammars));
     }
+  }
+
+  void add_adapters() {
+    if (inputs_.adapters.empty()) return;
+    std::uint64_t n_pairs = 0;
+    for (const AdapterReader& adapter : inputs_.adapters) n_pairs += adapter.spec().pairs.size();
+    plan_.regions.adapters = plan_.memory.add(
+        "adapters", adapter_bytes(),
+        printed("%zu adapters of %llu matrices", inputs_.adapters.size(), llu(n_pairs)));
+    plan_.memory.add_external("adapter_tables", AdapterSet::heap_bytes(inputs_.adapters),
+                              "which matrix an adapter changes");
   }
 
   void add_context() {

@@ -16,11 +16,13 @@
 
 #include "base/result.h"
 #include "engine/engine.h"
+#include "format/adapter_reader.h"
 #include "format/qsf_reader.h"
 #include "kv/h2o_eviction.h"
 #include "kv/kv_cache.h"
 #include "kv/state_cache.h"
 #include "memory/memory_plan.h"
+#include "model/decoder.h"
 #include "ops/backend.h"
 #include "platform/memory_limits.h"
 #include "stream/residency.h"
@@ -48,6 +50,7 @@ struct PlanInputs {
   const Backend& backend;
   const EngineOptions& options;
   unsigned n_threads = 1;
+  std::span<const AdapterReader> adapters = {};
   std::uint64_t tokenizer_index_bytes = 0;
   MachineFacts machine;
   ReadingFacts reading;
@@ -58,7 +61,8 @@ struct PlanRegions {
   RegionId weights;
   RegionId tokenizer_section;
   RegionId tokenizer_index;
-  RegionId grammar;  // only with EngineOptions::grammar
+  RegionId grammar;   // only with EngineOptions::grammar
+  RegionId adapters;  // only with EngineOptions::adapters
   RegionId kv_tables;
   RegionId kv_cache;
   RegionId prefix_cache;          // only with EngineOptions::prefix_cache
@@ -127,6 +131,9 @@ H2oEvictionShape eviction_shape(const ModelSpec& spec, const EngineOptions& opti
 // Returns the longest distance of a key from a query in positions, both included. Models that
 // rotate by the context length use it as that length (decision 007).
 std::uint32_t longest_distance(const EngineOptions& options, std::uint32_t max_context) noexcept;
+// Returns what a decoder's buffers depend on.
+DecoderOptions decoder_options(const EngineOptions& options,
+                               std::span<const AdapterReader> adapters) noexcept;
 PassLimits pass_limits(const ModelSpec& spec, const EngineOptions& options,
                        std::uint32_t max_context, std::uint32_t rows_per_pass);
 

@@ -59,6 +59,9 @@ Generation::Generation(Session& session, std::span<const TokenId> prompt,
       text_(*session.engine_.tokenizer, options_) {
   Engine::Impl& engine = session.engine_;
   if (engine.ignores_prefix_keys) options_.prefix_key.reset();
+  if (options_.prefix_key.has_value()) {
+    engine.add_adapter_to_key(session.sequence_, *options_.prefix_key);
+  }
   const std::size_t n_vocab = engine.reader->spec().n_vocab;
   const std::size_t n_ids = engine.n_drawable();
   if (options_.ignore_end_of_text) options_.sampling.excluded = engine.end_of_text_ids();
@@ -161,6 +164,9 @@ Result<std::uint32_t> Generation::take_prompt(const Session& from) {
     return invalid_argument(
         "take_prompt: the session is the generation's own, or of another "
         "engine");
+  }
+  if (from.adapter() != session_.adapter()) {
+    return invalid_argument("take_prompt: the rows of the other session have another adapter");
   }
   QSF_RETURN_IF_ERROR(from.check_at_rest());
   if (prompt_log_probs_.has_value() || engine.states.has_value()) return 0U;

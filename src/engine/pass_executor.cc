@@ -15,8 +15,9 @@ namespace {
 bool same_row(const Row& a, const Row& b) {
   return a.sequence == b.sequence && a.token == b.token && a.position == b.position &&
          a.kv_slot == b.kv_slot && a.role == b.role && a.adapter == b.adapter &&
-         a.visible.prefix == b.visible.prefix && a.visible.ancestors == b.visible.ancestors &&
-         a.visible.sinks == b.visible.sinks && a.visible.first == b.visible.first;
+         a.adapter_scale == b.adapter_scale && a.visible.prefix == b.visible.prefix &&
+         a.visible.ancestors == b.visible.ancestors && a.visible.sinks == b.visible.sinks &&
+         a.visible.first == b.visible.first;
 }
 
 // The rows from `first` on that are of one sequence and one role.
@@ -87,7 +88,11 @@ Status Engine::Impl::execute(const PassMessage& message, LogitsSink* sink) {
       status = corrupt("row %zu: sequence %u has rows in two places", first, row.sequence);
     } else if (first > 0 && row.role < message.rows[first - 1].role) {
       status = corrupt("row %zu: a prompt row after another", first);
+    } else if (const AdapterUse use = {row.adapter, row.adapter_scale};
+               use.number != 0 && !check_adapter(use).ok()) {
+      status = check_adapter(use).with_context("row " + std::to_string(first));
     } else {
+      sequence_adapters[row.sequence] = use;
       status = add_part(
           *pass,
           {.sequence = row.sequence, .tokens = std::span(tokens).subspan(first), .role = row.role});

@@ -27,7 +27,7 @@ void write_row(const Row& row, ByteWriter& to) {
   to.write(row.visible.prefix);
   to.write(row.visible.sinks);
   to.write(row.visible.first);
-  to.write(std::uint32_t{0});
+  to.write(row.adapter_scale);
   to.write(row.visible.ancestors);
 }
 
@@ -43,7 +43,7 @@ Row read_row(ByteReader& from) {
   row.visible.prefix = from.read<std::uint32_t>();
   row.visible.sinks = from.read<std::uint32_t>();
   row.visible.first = from.read<std::uint32_t>();
-  from.skip(4);
+  row.adapter_scale = from.read<float>();
   row.visible.ancestors = from.read<std::uint64_t>();
   return row;
 }

@@ -144,6 +144,7 @@ TEST(PassMessageTest, DamagedBytesAreRefused) {
                    .role = RowRole::kGenerated,
                    .visible = {.prefix = 6, .ancestors = 1ULL << 40, .sinks = 2, .first = 1},
                    .adapter = 9,
+                   .adapter_scale = 0.5F,
                    .wants_output = true};
   const SequenceChange change = {SequenceChange::Kind::kFork, 3, 1};
   std::vector<std::byte> bytes;
@@ -163,6 +164,7 @@ TEST(PassMessageTest, DamagedBytesAreRefused) {
   EXPECT_EQ(got.visible.sinks, row.visible.sinks);
   EXPECT_EQ(got.visible.first, row.visible.first);
   EXPECT_EQ(got.adapter, row.adapter);
+  EXPECT_EQ(got.adapter_scale, row.adapter_scale);
   EXPECT_TRUE(got.wants_output);
   for (std::size_t n = 0; n < bytes.size(); ++n) {
     EXPECT_EQ(decode_pass(ByteSpan(bytes).first(n)).error().code(), StatusCode::kCorrupt) << n;

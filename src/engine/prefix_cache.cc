@@ -78,9 +78,9 @@ Status Engine::Impl::check_prefix_key(const std::optional<std::string>& key) con
         "prefix_key: the model was opened without a prefix cache; open it with prefix_cache, or "
         "leave the key out");
   }
-  if (key->size() <= PrefixTree::kMaxKeyBytes) return ok_status();
+  if (key->size() <= kMaxPrefixKeyBytes) return ok_status();
   return invalid_argument("prefix_key: %zu bytes, expected at most %zu", key->size(),
-                          PrefixTree::kMaxKeyBytes);
+                          kMaxPrefixKeyBytes);
 }
 
 void Generation::adopt_prefix() {

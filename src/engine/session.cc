@@ -31,7 +31,7 @@ class NumberedRows final : public LogitsSink {
   std::uint32_t first_row_;
 };
 
-SessionIdentity identity_of(const Engine::Impl& engine) {
+SessionIdentity identity_of(const Engine::Impl& engine, SequenceId sequence) {
   const ModelSpec& spec = engine.reader->spec();
   SessionIdentity identity;
   identity.fingerprint = model_fingerprint(*engine.reader);
@@ -43,6 +43,10 @@ SessionIdentity identity_of(const Engine::Impl& engine) {
   identity.policy = engine.options.kv_policy;
   identity.attention = engine.options.attention;
   identity.prompt_mask = engine.options.prompt_mask;
+  if (const AdapterUse use = engine.sequence_adapters[sequence]; use.number != 0) {
+    identity.adapter_fingerprint = engine.adapters[use.number - 1U].fingerprint;
+    identity.adapter_scale = use.scale;
+  }
   return identity;
 }
 
@@ -307,7 +311,7 @@ Status Session::save(const std::string& path, ByteSpan chat) {
     return std::move(status).with_context(path);
   }
   QSF_RETURN_IF_ERROR(compute_invalidated());
-  Status status = write_session_file(path, engine_.file_ops(), identity_of(engine_),
+  Status status = write_session_file(path, engine_.file_ops(), identity_of(engine_, sequence_),
                                      place_of(engine_, sequence_), tokens_, pending_token_, chat);
   if (status.code() == StatusCode::kCancelled) engine_.take_cancel();
   return status;
@@ -317,7 +321,7 @@ Status Session::park_rows(const std::string& path) {
   const std::uint32_t n_rows = engine_.kv->n_slots(sequence_);
   if (n_rows == 0) return ok_status();
   const std::span<const TokenId> rows = std::span<const TokenId>(tokens_).first(n_rows);
-  Status status = write_session_file(path, engine_.file_ops(), identity_of(engine_),
+  Status status = write_session_file(path, engine_.file_ops(), identity_of(engine_, sequence_),
                                      place_of(engine_, sequence_), rows, kNoToken, {});
   if (status.code() == StatusCode::kCancelled) engine_.take_cancel();
   if (status.ok()) engine_.truncate(sequence_, 0);
@@ -327,8 +331,8 @@ Status Session::park_rows(const std::string& path) {
 Status Session::resume_rows(const std::string& path, std::size_t n_rows) {
   QSF_ASSIGN_OR_RETURN(const File file, File::open(path, engine_.file_ops()));
   SessionText text;
-  Status status = read_session_file(file, identity_of(engine_), place_of(engine_, sequence_),
-                                    {.verify_crc = true}, text);
+  Status status = read_session_file(file, identity_of(engine_, sequence_),
+                                    place_of(engine_, sequence_), {.verify_crc = true}, text);
   if (status.code() == StatusCode::kCancelled) engine_.take_cancel();
   QSF_RETURN_IF_ERROR(std::move(status));
   const std::span<const TokenId> rows = std::span<const TokenId>(tokens_).first(n_rows);
@@ -345,8 +349,9 @@ Status Session::load(const std::string& path, std::vector<std::byte>* chat) {
   }
   QSF_ASSIGN_OR_RETURN(const File file, File::open(path, engine_.file_ops()));
   SessionText text;
-  Status status = read_session_file(file, identity_of(engine_), place_of(engine_, sequence_),
-                                    {.verify_crc = true, .wants_chat = chat != nullptr}, text);
+  Status status =
+      read_session_file(file, identity_of(engine_, sequence_), place_of(engine_, sequence_),
+                        {.verify_crc = true, .wants_chat = chat != nullptr}, text);
   if (status.code() == StatusCode::kCancelled) engine_.take_cancel();
   QSF_RETURN_IF_ERROR(std::move(status));
   tokens_.assign(text.rows.begin(), text.rows.end());

@@ -41,6 +41,9 @@ struct SessionIdentity {
   KvPolicyOptions policy;
   AttentionKind attention = AttentionKind::kStandard;
   PromptMaskOptions prompt_mask;
+  // Of the session's adapter; 0 without one, and no scale.
+  std::uint64_t adapter_fingerprint = 0;
+  float adapter_scale = 0.0F;
 };
 
 // The fields of a file's attention section.

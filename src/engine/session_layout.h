@@ -47,7 +47,7 @@ inline constexpr std::string_view kModel = "model", kCache = "cache", kPolicy = 
                                   kAttention = "attention", kTokens = "tokens",
                                   kPositions = "positions", kChat = "chat",
                                   kSparsePrefillState = "h2o_state", kH2oEviction = "heavy_hitters",
-                                  kStates = "states", kLayerPrefix = "layer_";
+                                  kStates = "states", kAdapter = "adapter", kLayerPrefix = "layer_";
 
 // Section "model": fingerprint, vocabulary size, and the architecture's name.
 inline constexpr std::size_t kModelHeadBytes = 12, kMaxArchitectureBytes = 64;
@@ -59,6 +59,8 @@ inline constexpr std::string_view kReindexedWindow = "window_reindex";
 // Section "attention": the names of attention and ranking, zero-padded, then local, heavy, chunk
 // and sinks.
 inline constexpr std::size_t kAttentionBytes = 2 * kNameBytes + 4 * 4;
+// Section "adapter": fingerprint, scale and zeros.
+inline constexpr std::size_t kAdapterBytes = 16;
 // Section "tokens": how many have keys and values, how many there are, then the tokens.
 inline constexpr std::size_t kTokensHeadBytes = 8;
 // Section "positions": number of pages, then for each its first slot and the positions of its

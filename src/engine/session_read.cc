@@ -10,6 +10,7 @@
 #include <array>
 #include <cinttypes>
 #include <cmath>
+#include <cstdio>
 #include <cstring>
 #include <optional>
 #include <string_view>
@@ -62,6 +63,7 @@ class SessionReader {
     QSF_RETURN_IF_ERROR(check_cache());
     QSF_RETURN_IF_ERROR(check_policy());
     QSF_RETURN_IF_ERROR(check_attention());
+    QSF_RETURN_IF_ERROR(check_adapter());
     QSF_RETURN_IF_ERROR(read_tokens(text));
     QSF_RETURN_IF_ERROR(read_chat(text));
     QSF_RETURN_IF_ERROR(read_states(static_cast<std::uint32_t>(text.rows.size())));
@@ -76,6 +78,7 @@ class SessionReader {
   Status check_types(ByteSpan cache) const;
   Status check_policy() const;
   Status check_attention() const;
+  Status check_adapter() const;
   Status read_tokens(SessionText& text) const;
   Status read_chat(SessionText& text) const;
   template <typename State>
@@ -187,7 +190,7 @@ Status SessionReader::read_table() {
 Status SessionReader::check_names() const {
   constexpr std::string_view kKnown[] = {kModel,       kCache,     kPolicy, kAttention,
                                          kTokens,      kPositions, kChat,   kSparsePrefillState,
-                                         kH2oEviction, kStates};
+                                         kH2oEviction, kStates,    kAdapter};
   std::vector<std::string_view> names;
   for (const Section& section : sections_) {
     const bool is_known =
@@ -389,6 +392,31 @@ Status SessionReader::check_attention() const {
       got.c_str(), expected.c_str());
 }
 
+// Keys and values are those of rows with the adapter.
+Status SessionReader::check_adapter() const {
+  const auto text = [](std::uint64_t fingerprint, double scale) {
+    std::array<char, 80> buffer{};
+    if (fingerprint == 0) return std::string("no adapter");
+    std::snprintf(buffer.data(), buffer.size(), "the adapter %016" PRIx64 " with scale %g",
+                  fingerprint, scale);
+    return std::string(buffer.data());
+  };
+  std::array<std::byte, kAdapterBytes> bytes{};
+  if (const Section* section = find(kAdapter)) {
+    QSF_RETURN_IF_ERROR(read_whole(*section, bytes));
+  }
+  const auto fingerprint = load_le<std::uint64_t>(bytes, 0);
+  const auto scale = load_le<float>(bytes, 8);
+  if (fingerprint == identity_.adapter_fingerprint && scale == identity_.adapter_scale) {
+    return ok_status();
+  }
+  return invalid_argument(
+      "section adapter: saved with %s, expected %s; give the session the adapter and the scale "
+      "that it was saved with",
+      text(fingerprint, static_cast<double>(scale)).c_str(),
+      text(identity_.adapter_fingerprint, static_cast<double>(identity_.adapter_scale)).c_str());
+}
+
 Status SessionReader::read_tokens(SessionText& text) const {
   QSF_ASSIGN_OR_RETURN(const Section* section, required(kTokens));
   std::array<std::byte, kTokensHeadBytes> head;
@@ -568,8 +596,8 @@ Status SessionReader::read_layers(std::span<const HeldPage> pages) {
   }
   const std::size_t n_others =
       5 + (find(kChat) == nullptr ? 0 : 1) + (find(kAttention) == nullptr ? 0 : 1) +
-      (place_.sparse_prefill == nullptr ? 0 : 1) + (place_.h2o_eviction == nullptr ? 0 : 1) +
-      (place_.states == nullptr ? 0 : 1);
+      (find(kAdapter) == nullptr ? 0 : 1) + (place_.sparse_prefill == nullptr ? 0 : 1) +
+      (place_.h2o_eviction == nullptr ? 0 : 1) + (place_.states == nullptr ? 0 : 1);
   if (sections_.size() != n_others + shape.n_layers) {
     return corrupt("%zu sections, expected %zu for %u layers", sections_.size(),
                    n_others + shape.n_layers, shape.n_layers);

@@ -145,6 +145,14 @@ ByteWriter attention_section(const SavedAttention& attention) {
   return to;
 }
 
+ByteWriter adapter_section(const SessionIdentity& identity) {
+  ByteWriter to;
+  to.write(identity.adapter_fingerprint);
+  to.write(identity.adapter_scale);
+  to.write(std::uint32_t{0});
+  return to;
+}
+
 // The saved parts of every head beside keys and values.
 template <typename State>
 Status write_state(SectionWriter& writer, std::string_view name, const KvShape& shape,
@@ -272,10 +280,10 @@ Status write_session_file(const std::string& path, FileOps& ops, const SessionId
   const std::vector<HeldPage> pages = pages_to_save(identity, place);
   QSF_ASSIGN_OR_RETURN(AtomicFile file, AtomicFile::create(path, ops));
   const std::optional<SavedAttention> attention = saved_attention(identity, place);
-  const std::uint32_t n_optional = (chat.empty() ? 0 : 1) + (attention.has_value() ? 1 : 0) +
-                                   (place.sparse_prefill == nullptr ? 0 : 1) +
-                                   (place.h2o_eviction == nullptr ? 0 : 1) +
-                                   (place.states == nullptr ? 0 : 1);
+  const std::uint32_t n_optional =
+      (chat.empty() ? 0 : 1) + (attention.has_value() ? 1 : 0) +
+      (place.sparse_prefill == nullptr ? 0 : 1) + (place.h2o_eviction == nullptr ? 0 : 1) +
+      (place.states == nullptr ? 0 : 1) + (identity.adapter_fingerprint == 0 ? 0 : 1);
   SectionWriter writer(file, 5 + n_optional + shape.n_layers, place.drop_cached);
   QSF_RETURN_IF_ERROR(writer.write(kModel, model_section(identity).view()));
   QSF_RETURN_IF_ERROR(writer.write(kCache, cache_section(identity, shape).view()));
@@ -286,6 +294,9 @@ Status write_session_file(const std::string& path, FileOps& ops, const SessionId
   QSF_RETURN_IF_ERROR(write_tokens(writer, rows, pending_token));
   QSF_RETURN_IF_ERROR(write_positions(writer, place, pages));
   if (!chat.empty()) QSF_RETURN_IF_ERROR(writer.write(kChat, chat));
+  if (identity.adapter_fingerprint != 0) {
+    QSF_RETURN_IF_ERROR(writer.write(kAdapter, adapter_section(identity).view()));
+  }
   if (place.sparse_prefill != nullptr) {
     QSF_RETURN_IF_ERROR(write_state(writer, kSparsePrefillState, shape, *place.sparse_prefill));
   }

@@ -47,7 +47,7 @@ struct PrefixTreeStats {
 // Threads  as KvCache
 class PrefixTree final : public PageRetainer {
  public:
-  static constexpr std::size_t kMaxKeyBytes = 256;
+  static constexpr std::size_t kMaxKeyBytes = 272;
 
   // Bytes of the region that the constructor wants.
   static std::uint64_t region_bytes(std::uint32_t n_pages) noexcept;

@@ -54,8 +54,9 @@ struct Row {
   std::uint32_t kv_slot = 0;  // slot of its K and V in its sequence
   RowRole role = RowRole::kPrompt;
   VisibleSet visible;
-  std::uint16_t adapter = 0;  // 0: none
-  bool wants_output = false;  // logits are computed for this row
+  std::uint16_t adapter = 0;   // 0: none
+  float adapter_scale = 0.0F;  // of what the adapter adds
+  bool wants_output = false;   // logits are computed for this row
 };
 
 }  // namespace qsf

@@ -63,7 +63,7 @@ struct NamedShape {
 };
 
 std::vector<NamedShape> named_shapes(const ModelSpec& spec, std::uint32_t max_rows,
-                                     bool rope_reindex) {
+                                     const DecoderOptions& options) {
   const std::uint32_t ffn = spec.widest_ffn();
   const std::uint32_t v_dim = spec.has_latent() ? spec.n_heads * spec.value_dim() : spec.kv_dim();
   std::vector<NamedShape> shapes;
@@ -123,25 +123,28 @@ std::vector<NamedShape> named_shapes(const ModelSpec& spec, std::uint32_t max_ro
     add(&DecoderBuffers::rates, "rates", max_rows, spec.mixer_heads);
     add(&DecoderBuffers::time_steps, "time_steps", max_rows, spec.mixer_heads);
   }
-  if (rope_reindex) add(&DecoderBuffers::q_sinks, "q_sinks", max_rows, spec.q_dim());
+  if (options.rope_reindex) add(&DecoderBuffers::q_sinks, "q_sinks", max_rows, spec.q_dim());
+  if (options.max_adapter_rank != 0) {
+    add(&DecoderBuffers::low_rank, "low_rank", max_rows, kMaxProducts * options.max_adapter_rank);
+  }
   return shapes;
 }
 
 }  // namespace
 
 std::vector<BufferShape> Decoder::buffer_shapes(const ModelSpec& spec, std::uint32_t max_rows,
-                                                bool rope_reindex) {
+                                                const DecoderOptions& options) {
   std::vector<BufferShape> shapes;
-  for (const NamedShape& named : named_shapes(spec, max_rows, rope_reindex)) {
+  for (const NamedShape& named : named_shapes(spec, max_rows, options)) {
     shapes.push_back(named.shape);
   }
   return shapes;
 }
 
 DecoderBuffers Decoder::name_buffers(const ModelSpec& spec, std::span<const Buffer> made,
-                                     bool rope_reindex) {
+                                     const DecoderOptions& options) {
   DecoderBuffers named;
-  const std::vector<NamedShape> shapes = named_shapes(spec, 1, rope_reindex);
+  const std::vector<NamedShape> shapes = named_shapes(spec, 1, options);
   QSF_CHECK(made.size() == shapes.size());
   for (std::size_t i = 0; i < made.size(); ++i) named.*shapes[i].member = made[i];
   return named;
@@ -210,6 +213,13 @@ Decoder::Decoder(const ModelSpec& spec, WeightPager& pager, Backend& backend,
   if (spec.shared_ffn != 0) shared_scales_.reserve(max_rows);
   if (spec.value_norms || spec.unit_head_norms) ones_.assign(spec.head_dim, 1.0F);
   layer_scales_.reserve(max_rows);
+}
+
+void Decoder::set_adapters(const AdapterSet* adapters) {
+  adapters_ = adapters;
+  const std::size_t n_adapters = adapters == nullptr ? 0 : adapters->size();
+  pass_adapters_.reserve(n_adapters);
+  adapter_pairs_.resize(n_adapters * kMaxProducts);
 }
 
 Status Decoder::run(const Pass& pass) {
@@ -295,9 +305,17 @@ void Decoder::begin(const Pass& pass, std::uint32_t first, std::uint32_t last) {
   counts_ = {.n_prompt = 0, .n_rows = static_cast<std::uint32_t>(pass.rows.size())};
   output_counts_ = {};
   last_layer_ = last;
+  pass_adapters_.clear();
   for (std::uint32_t i = 0; i < counts_.n_rows; ++i) {
     const bool prompt = pass.rows[i].role == RowRole::kPrompt;
     if (prompt) ++counts_.n_prompt;
+    if (const std::uint16_t adapter = pass.rows[i].adapter; adapter != 0) {
+      QSF_DCHECK(adapters_ != nullptr && adapter <= adapters_->size());
+      if (std::find(pass_adapters_.begin(), pass_adapters_.end(), adapter) ==
+          pass_adapters_.end()) {
+        pass_adapters_.push_back(adapter);
+      }
+    }
     if (!pass.rows[i].wants_output || pass.sink == nullptr) continue;
     output_rows_.push_back(i);
     if (prompt) ++output_counts_.n_prompt;
@@ -552,17 +570,42 @@ void Decoder::norm(Buffer in, Buffer out, std::span<const float> gain,
                  .bias = bias});
 }
 
+// Multiplies the rows of `in` with the matrices A of adapters for products that share this input.
+// Returns what the products then add; nothing where no row has an adapter that changes one.
+AdapterProducts Decoder::multiply_adapters(Buffer in, const ProductRows& rows,
+                                           std::span<const Product> products) {
+  bool any = false;
+  const std::size_t n = products.size();
+  for (const std::uint16_t adapter : pass_adapters_) {
+    for (std::size_t i = 0; i < n; ++i) {
+      LowRankPair& pair = adapter_pairs_[(adapter - 1U) * n + i];
+      pair = adapters_->find(adapter - 1U, *products[i].matrix);
+      any = any || pair.a != nullptr;
+    }
+  }
+  if (!any) return {};
+  const AdapterProducts added = {.pairs = adapter_pairs_,
+                                 .n_matrices = static_cast<std::uint32_t>(n),
+                                 .products = buffers_.low_rank,
+                                 .max_rank = adapters_->max_rank(),
+                                 .pass_rows = rows.pass_rows};
+  backend_.multiply_low_rank(in, rows.counts.n_rows, products.front().matrix->cols, added);
+  return added;
+}
+
 // Multiplies the rows of `in` with matrices of one section that share their input, tile by tile in
 // the order of the file, as many tiles at once as the pager has ready. The writer puts such
 // matrices side by side; tiles of other matrices between them are left alone.
-Status Decoder::multiply_rows(const Pass& pass, OperatorKind kind, Buffer in, RowCounts rows,
-                              std::span<const Product> products, const MatmulEpilogue& epilogue,
-                              const MatmulParts& parts) {
+Status Decoder::multiply_rows(const Pass& pass, OperatorKind kind, Buffer in,
+                              const ProductRows& rows, std::span<const Product> products,
+                              const MatmulEpilogue& epilogue, const MatmulParts& parts) {
   QSF_DCHECK(products.size() <= kMaxProducts);
   std::array<MatmulTarget, kMaxProducts> targets;
   for (std::size_t i = 0; i < products.size(); ++i) {
-    targets[i] = {.out = products[i].out, .bias = products[i].bias};
+    targets[i] = {
+        .out = products[i].out, .bias = products[i].bias, .adapted = static_cast<std::uint32_t>(i)};
   }
+  const AdapterProducts adapters = multiply_adapters(in, rows, products);
   // The product that a tile is of; none: their number.
   const auto target_of = [&](TileId id) {
     std::uint32_t i = 0;
@@ -590,11 +633,11 @@ Status Decoder::multiply_rows(const Pass& pass, OperatorKind kind, Buffer in, Ro
     const std::span<const WeightTile> wanted(tiles.data(), n_ready);
     const Ticket ticket = backend_.matmul({.kind = kind,
                                            .in = in,
-                                           .rows = rows,
+                                           .rows = rows.counts,
                                            .row_list = {},
                                            .tiles = wanted,
                                            .targets = {targets.data(), products.size()},
-                                           .hook = {},
+                                           .adapters = adapters,
                                            .epilogue = epilogue,
                                            .expert = products.front().expert,
                                            .section = products.front().matrix->section,
@@ -629,6 +672,9 @@ Status Decoder::head(const Pass& pass) {
                  .epsilon = spec_.norm_epsilon,
                  .gain = weights_.final_norm,
                  .bias = weights_.final_norm_bias});
+  const Product product = {&weights_.head, {}, buffers_.logits};
+  const AdapterProducts adapters =
+      multiply_adapters(buffers_.normed, {output_counts_, output_rows_}, {&product, 1});
   const auto ids = pager_.tiles_of(weights_.head.section, weights_.head.tensor);
   std::array<WeightTile, kTilesAtOnce> tiles;
   for (TileId next = ids.front(); next <= ids.back();) {
@@ -636,8 +682,8 @@ Status Decoder::head(const Pass& pass) {
     const auto others = std::remove_if(
         tiles.begin(), tiles.begin() + n_ready,
         [this](const WeightTile& tile) { return tile.tensor != weights_.head.tensor; });
-    const Status status =
-        multiply_head(pass, {tiles.data(), static_cast<std::size_t>(others - tiles.begin())});
+    const Status status = multiply_head(
+        pass, {tiles.data(), static_cast<std::size_t>(others - tiles.begin())}, adapters);
     pager_.release(next, n_ready);
     QSF_RETURN_IF_ERROR(status);
     next += n_ready;
@@ -658,13 +704,14 @@ std::uint32_t Decoder::logit_row(std::uint32_t block) const noexcept {
 // Computes the logits of neighbouring tiles' tokens, as many blocks of kLogitBlock at once as the
 // buffer takes, and delivers each when its last token is there. Blocks start at multiples of
 // kLogitBlock whatever the tiles, so that a sink's sums do not depend on how the file is cut.
-Status Decoder::multiply_head(const Pass& pass, std::span<const WeightTile> tiles) {
+Status Decoder::multiply_head(const Pass& pass, std::span<const WeightTile> tiles,
+                              const AdapterProducts& adapters) {
   if (tiles.empty()) return ok_status();
   const std::uint32_t end = tiles.back().first_row + tiles.back().n_rows;
   for (std::uint32_t token = tiles.front().first_row; token < end;) {
     const std::uint32_t first_block = token / kLogitBlock;
     const std::uint32_t last = std::min(end, (first_block + blocks_at_once()) * kLogitBlock);
-    multiply_head_blocks(tiles, token, last);
+    multiply_head_blocks(tiles, token, last, adapters);
     QSF_RETURN_IF_ERROR(backend_.wait());
     if (is_cancelled(pass)) return cancelled("cancelled in the output head");
     for (std::uint32_t block = first_block; block * kLogitBlock < last; ++block) {
@@ -679,7 +726,7 @@ Status Decoder::multiply_head(const Pass& pass, std::span<const WeightTile> tile
 
 // Each block is a target of its own, with the pieces of tiles that lie in it.
 void Decoder::multiply_head_blocks(std::span<const WeightTile> tiles, std::uint32_t first_token,
-                                   std::uint32_t last_token) {
+                                   std::uint32_t last_token, const AdapterProducts& adapters) {
   std::array<WeightTile, kMaxMatmulTiles> pieces;
   std::array<MatmulTarget, kHeadBlocks> targets;
   std::uint32_t n_pieces = 0;
@@ -712,7 +759,7 @@ void Decoder::multiply_head_blocks(std::span<const WeightTile> tiles, std::uint3
                    .row_list = {},
                    .tiles = {pieces.data(), n_pieces},
                    .targets = {targets.data(), n_targets},
-                   .hook = {},
+                   .adapters = adapters,
                    .epilogue = {.activation = {},
                                 .scale = spec_.logit_scale,
                                 .soft_cap = spec_.logit_soft_cap,

@@ -17,6 +17,7 @@
 
 #include "base/result.h"
 #include "format/model_spec.h"
+#include "model/adapter_set.h"
 #include "model/expert_router.h"
 #include "model/logits_sink.h"
 #include "model/weights.h"
@@ -30,6 +31,12 @@ struct BufferShape {
   std::string_view name;
   std::uint32_t n_rows;
   std::uint32_t n_cols;
+};
+
+// What a decoder's buffers depend on beside the model.
+struct DecoderOptions {
+  bool rope_reindex = false;           // PassLimits::rope_reindex
+  std::uint32_t max_adapter_rank = 0;  // 0: without adapters
 };
 
 struct DecoderBuffers {
@@ -68,6 +75,7 @@ struct DecoderBuffers {
   Buffer rates;         // [rows, mixer_heads]  the next two of delta rules
   Buffer time_steps;    // [rows, mixer_heads]
   Buffer q_sinks;       // [rows, q_dim]     under PassLimits::rope_reindex
+  Buffer low_rank;      // [rows, kMaxProducts * max_adapter_rank]  with adapters
 };
 
 // One pass: rows in the order prompt, then generated and drafted.
@@ -85,10 +93,10 @@ class Decoder {
   // Returns the buffers that a decoder of this spec needs for passes of `max_rows` rows, all of
   // which may want logits.
   static std::vector<BufferShape> buffer_shapes(const ModelSpec& spec, std::uint32_t max_rows,
-                                                bool rope_reindex);
+                                                const DecoderOptions& options);
   // Names the buffers made from these shapes, in their order.
   static DecoderBuffers name_buffers(const ModelSpec& spec, std::span<const Buffer> made,
-                                     bool rope_reindex);
+                                     const DecoderOptions& options);
   // Returns the columns of the widest row that a product reads.
   static std::uint32_t max_product_cols(const ModelSpec& spec);
 
@@ -104,6 +112,10 @@ class Decoder {
   // ExpertRows::prefer() does; 0: never.
   // Requires  check_expert_preference() is ok
   void prefer_experts(float margin) { expert_preference_ = margin; }
+
+  // Has rows add what their adapters give, from the next pass on; null: no row has an adapter.
+  // Requires  the set outlives its use; buffers for its largest rank
+  void set_adapters(const AdapterSet* adapters);
 
   // Shows every row's experts to a hook from the next pass on; null: to none.
   void set_routing_hook(RoutingHook* hook) noexcept { routing_hook_ = hook; }
@@ -145,6 +157,12 @@ class Decoder {
     std::span<const float> bias;
     Buffer out;
     std::uint32_t expert = MatmulArgs::kNoExpert;  // whose matrix it is
+  };
+  // The rows of a buffer that a product takes, and which rows of the pass they are; empty: the
+  // same.
+  struct ProductRows {
+    RowCounts counts;
+    std::span<const std::uint32_t> pass_rows;
   };
 
   Decoder(const ModelSpec& spec, WeightPager& pager, Backend& backend,
@@ -201,15 +219,18 @@ class Decoder {
   void norm(Buffer in, Buffer out, std::span<const float> gain, std::span<const float> bias);
   Status multiply(const Pass& pass, OperatorKind kind, Buffer in, std::span<const Product> products,
                   const MatmulEpilogue& epilogue) {
-    return multiply_rows(pass, kind, in, counts_, products, epilogue);
+    return multiply_rows(pass, kind, in, {counts_, {}}, products, epilogue);
   }
-  Status multiply_rows(const Pass& pass, OperatorKind kind, Buffer in, RowCounts rows,
+  Status multiply_rows(const Pass& pass, OperatorKind kind, Buffer in, const ProductRows& rows,
                        std::span<const Product> products, const MatmulEpilogue& epilogue,
                        const MatmulParts& parts = {});
+  AdapterProducts multiply_adapters(Buffer in, const ProductRows& rows,
+                                    std::span<const Product> products);
   Result<std::uint32_t> acquire(TileId first, std::uint32_t max_tiles, std::span<WeightTile> tiles);
-  Status multiply_head(const Pass& pass, std::span<const WeightTile> tiles);
+  Status multiply_head(const Pass& pass, std::span<const WeightTile> tiles,
+                       const AdapterProducts& adapters);
   void multiply_head_blocks(std::span<const WeightTile> tiles, std::uint32_t first_token,
-                            std::uint32_t last_token);
+                            std::uint32_t last_token, const AdapterProducts& adapters);
   std::uint32_t blocks_at_once() const noexcept;
   std::uint32_t logit_row(std::uint32_t block) const noexcept;
   void deliver_block(const Pass& pass, std::uint32_t block);
@@ -244,6 +265,9 @@ class Decoder {
   std::vector<std::uint8_t> in_memory_;  // [n_experts], of the layer that runs
   float expert_preference_ = 0.0F;
   RoutingHook* routing_hook_ = nullptr;
+  const AdapterSet* adapters_ = nullptr;
+  std::vector<std::uint16_t> pass_adapters_;  // of the pass's rows, each once
+  std::vector<LowRankPair> adapter_pairs_;    // [adapters][kMaxProducts], of the product in work
 };
 
 }  // namespace qsf

@@ -88,16 +88,17 @@ Status Decoder::run_expert(const Pass& pass, const ExpertWeights& w, std::uint32
   const auto first_other = std::lower_bound(rows.begin(), rows.end(), counts_.n_prompt);
   const RowCounts counts = {.n_prompt = static_cast<std::uint32_t>(first_other - rows.begin()),
                             .n_rows = static_cast<std::uint32_t>(rows.size())};
+  const ProductRows of_expert = {counts, rows};
   const std::span<const float> weights = expert_rows_.weights_of(expert);
   const bool before = spec_.weighs_expert_inputs;
   backend_.gather_rows(in, buffers_.expert_in, rows, before ? weights : std::span<const float>());
   const std::array<Product, 2> gate_up = {
       {{&w.gate, w.gate_bias, buffers_.gate, expert}, {&w.up, w.up_bias, buffers_.up, expert}}};
-  QSF_RETURN_IF_ERROR(multiply_rows(pass, OperatorKind::kGateUp, buffers_.expert_in, counts,
+  QSF_RETURN_IF_ERROR(multiply_rows(pass, OperatorKind::kGateUp, buffers_.expert_in, of_expert,
                                     gate_up_products(gate_up), gate_up_epilogue()));
   const Product down = {&w.down, w.down_bias, buffers_.expert_out, expert};
   QSF_RETURN_IF_ERROR(
-      multiply_rows(pass, OperatorKind::kDown, activated(), counts, {&down, 1}, {}));
+      multiply_rows(pass, OperatorKind::kDown, activated(), of_expert, {&down, 1}, {}));
   backend_.add_to_rows(buffers_.projected, buffers_.expert_out, rows,
                        before ? std::span<const float>() : weights);
   return ok_status();

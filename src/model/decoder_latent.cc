@@ -65,7 +65,7 @@ Status Decoder::latent_attention(const Pass& pass, const LayerWeights& w, std::u
 Status Decoder::multiply_parts(const Pass& pass, OperatorKind kind, Buffer in,
                                const MatrixRef& matrix, Buffer out, const MatmulParts& parts) {
   const Product product = {&matrix, {}, out};
-  return multiply_rows(pass, kind, in, counts_, {&product, 1}, {}, parts);
+  return multiply_rows(pass, kind, in, {counts_, {}}, {&product, 1}, {}, parts);
 }
 
 // Normalises columns from `first_col` on in place, as many as there are gains.

@@ -368,11 +368,11 @@ class Runner {
                                {.work = backend_.get()})
                  .value();
     std::vector<Buffer> made;
-    for (const BufferShape& b : Decoder::buffer_shapes(spec, kTokens, /*rope_reindex=*/false)) {
+    for (const BufferShape& b : Decoder::buffer_shapes(spec, kTokens, {})) {
       made.push_back(backend_->create_buffer(b.n_rows, b.n_cols,
                                              memory(backend_->buffer_bytes(b.n_rows, b.n_cols))));
     }
-    const DecoderBuffers buffers = Decoder::name_buffers(spec, made, /*rope_reindex=*/false);
+    const DecoderBuffers buffers = Decoder::name_buffers(spec, made, {});
     decoder_.emplace(
         Decoder::create(reader_, *pager_, *backend_, buffers, kTokens, context).value());
   }

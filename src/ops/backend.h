@@ -127,6 +127,7 @@ struct MatmulTarget {
   // With fused_gate_up: weight rows computed by earlier calls. Tiles may arrive in any portions,
   // each matrix's in ascending order.
   std::uint32_t n_rows_done = 0;
+  std::uint32_t adapted = 0;  // number of the matrix in AdapterProducts
 };
 
 // A matrix of n_parts matrices of n_rows rows each, one behind the other, each of which multiplies
@@ -149,12 +150,33 @@ constexpr std::uint32_t part_columns(std::uint32_t n_parts, std::uint32_t n_cols
   return n_parts * (part_stride(n_cols) + 2 * kColumnAlign);
 }
 
-// Called with each completed piece of an output row, before the bias is added: adapters of single
-// rows add their part here. Runs on any worker, for different pieces at once.
-struct MatmulHook {
-  void (*run)(void* user, std::uint32_t target, std::uint32_t row, std::uint32_t first_weight_row,
-              std::span<float> piece) = nullptr;
-  void* user = nullptr;
+// What an adapter adds to the product of one matrix [n_rows, n_cols]: scale * B (A x).
+struct LowRankPair {
+  // A [rank, n_cols], row-major, and B in groups of 16 rows, [n_rows / 16, rounded up][rank][16];
+  // null: this adapter leaves the matrix as it is.
+  const std::byte* a = nullptr;
+  const std::byte* b = nullptr;
+  std::uint32_t rank = 0;
+  float scale = 1.0F;
+  bool halves = false;  // values are f16, else f32
+};
+
+// What adapters add to products that share their input. Rows of a pass without an adapter gain
+// nothing, the others what Row::adapter_scale times their adapter's pairs give.
+struct AdapterProducts {
+  // [n_matrices] of each adapter, from Row::adapter = 1 on; empty: no row has an adapter. Matrix i
+  // is that of the targets whose `adapted` is i.
+  std::span<const LowRankPair> pairs;
+  std::uint32_t n_matrices = 0;
+  Buffer products;  // [rows, n_matrices * max_rank]: scale * A x
+  std::uint32_t max_rank = 0;
+  // The rows of the pass that the rows of `in` are; empty: the same.
+  std::span<const std::uint32_t> pass_rows;
+
+  // Requires  adapter > 0
+  const LowRankPair& pair(std::uint32_t adapter, std::uint32_t matrix) const noexcept {
+    return pairs[std::size_t{adapter - 1} * n_matrices + matrix];
+  }
 };
 
 enum class NormKind : std::uint8_t { kLayerNorm, kRmsNorm };
@@ -169,7 +191,7 @@ enum class ActivationKind : std::uint8_t {
 };
 
 // Epilogue of a product: applied by the worker that computed the outputs, in the order of the
-// members, after hook and bias.
+// members, after adapters and bias.
 struct MatmulEpilogue {
   // out = act(out); with fused_gate_up, gate = act(gate) * up.
   std::optional<ActivationKind> activation;
@@ -188,8 +210,8 @@ struct MatmulArgs {
   std::span<const WeightTile>
       tiles;  // at most kMaxMatmulTiles; bytes stay until their work is complete
   std::span<const MatmulTarget> targets;
-  MatmulHook hook;
-  MatmulEpilogue epilogue;  // fused_gate_up: two targets, gate and up, no row_list
+  AdapterProducts adapters;  // those of multiply_low_rank() on the same input
+  MatmulEpilogue epilogue;   // fused_gate_up: two targets, gate and up, no row_list
   static constexpr std::uint32_t kNoExpert = 0xFFFFFFFFU;
   std::uint32_t expert = kNoExpert;  // whose matrices these are; for observers
   std::uint32_t section = 0;         // of the file that they are in; for observers
@@ -197,8 +219,8 @@ struct MatmulArgs {
   // this overrides the engine's choice. With float weights a backend may leave `in` rounded to
   // them.
   bool int8_rows = false;
-  // One target without bias, and no row_list, hook, epilogue or int8_rows. Requires  in_stride as
-  // part_stride()
+  // One target without bias, and no row_list, adapters, epilogue or int8_rows. Requires  in_stride
+  // as part_stride()
   MatmulParts parts = {};
 };
 inline constexpr std::size_t kMaxMatmulTiles = 128;
@@ -382,6 +404,10 @@ class Backend : public SubmittedWork {
   // Returns the ticket after which the tiles are no longer read. Tiles with an id are those of one
   // pager.
   virtual Ticket matmul(const MatmulArgs& args) = 0;
+  // products[row][matrix * max_rank + r] = scale * (A x)[r] of the first n_rows rows of `in`, for
+  // every matrix that the row's adapter changes. One call serves all tiles of those matrices.
+  virtual void multiply_low_rank(Buffer in, std::uint32_t n_rows, std::uint32_t n_cols,
+                                 const AdapterProducts& adapters) = 0;
   // Rotates as many columns of each head as the rotation has frequencies for, the first ones; the
   // others are unchanged. `rotation` is an index into those of the pass.
   virtual void rope(Buffer x, std::uint32_t n_heads, std::uint32_t rotation) = 0;

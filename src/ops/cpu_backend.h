@@ -66,6 +66,8 @@ class CpuBackend final : public Backend {
   void upload_row(Buffer to, std::uint32_t row, std::span<const float> values) override;
   void norm(const NormArgs& args) override;
   Ticket matmul(const MatmulArgs& args) override;
+  void multiply_low_rank(Buffer in, std::uint32_t n_rows, std::uint32_t n_cols,
+                         const AdapterProducts& adapters) override;
   void rope(Buffer x, std::uint32_t n_heads, std::uint32_t rotation) override;
   void rope_at_cache_position(Buffer from, Buffer to, std::uint32_t n_heads,
                               std::uint32_t rotation) override;
@@ -238,6 +240,11 @@ class CpuBackend final : public Backend {
   void quantise_parts(const MatmulArgs& args, std::uint32_t n_cols, const RoleInputs& inputs);
   void multiply_parts(const MatmulArgs& args, const WeightTile& tile, const WorkItem& item,
                       RowRange rows);
+  const Row& adapted_row(const AdapterProducts& adapters, std::uint32_t row) const noexcept {
+    return rows_[adapters.pass_rows.empty() ? row : adapters.pass_rows[row]];
+  }
+  void add_adapter(const AdapterProducts& adapters, std::uint32_t matrix, std::uint32_t row,
+                   const WorkItem& item, float* piece);
   void run_epilogue(const MatmulArgs& args, const WorkItem& item, RowRange rows);
   void activate(ActivationKind kind, float* x, std::uint32_t n_values) const noexcept;
   void activate_mul(ActivationKind kind, float* gate, const float* up,

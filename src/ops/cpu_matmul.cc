@@ -164,9 +164,8 @@ void CpuBackend::multiply(const MatmulArgs& args, const WeightTile& tile, const 
     if (args.int8_rows && kernel.input == kernels::ActivationType::kInt8) {
       kernels_.elementwise.scale(piece, activation_rows_.row_scale(rows.first + i), item.n_rows);
     }
-    if (args.hook.run != nullptr) {
-      args.hook.run(args.hook.user, tile.target, rows.first + i, item.first_row,
-                    {piece, item.n_rows});
+    if (!args.adapters.pairs.empty()) {
+      add_adapter(args.adapters, target.adapted, rows.first + i, item, piece);
     }
     if (!target.bias.empty()) {
       kernels_.elementwise.add_in_place(piece, target.bias.data() + item.first_row, item.n_rows);

@@ -36,7 +36,7 @@ void CpuBackend::quantise_parts(const MatmulArgs& args, std::uint32_t n_cols,
   const MatmulParts& parts = args.parts;
   const Matrix& in = matrix(args.in);
   QSF_CHECK(args.targets.size() == 1 && args.targets[0].bias.empty() && args.row_list.empty());
-  QSF_CHECK(!args.int8_rows && args.hook.run == nullptr);
+  QSF_CHECK(!args.int8_rows && args.adapters.pairs.empty());
   QSF_CHECK(parts.n_rows % kRowGroup == 0 && parts.in_stride == part_stride(n_cols));
   QSF_CHECK(parts.n_parts * parts.in_stride <= in.n_cols);
   for (const kernels::ActivationType input :

@@ -105,7 +105,7 @@ TEST_P(CpuPartsTest, APartHasTheBitsOfARowOfItsOwn) {
                         .row_list = {},
                         .tiles = tiles,
                         .targets = {&target, 1},
-                        .hook = {},
+                        .adapters = {},
                         .epilogue = {},
                         .parts = {.n_parts = kParts,
                                   .n_rows = kPartRows,
@@ -129,7 +129,7 @@ TEST_P(CpuPartsTest, APartHasTheBitsOfARowOfItsOwn) {
                         .row_list = {},
                         .tiles = {&tile, 1},
                         .targets = {&own, 1},
-                        .hook = {},
+                        .adapters = {},
                         .epilogue = {}});
         for (std::uint32_t i = 0; i < kCounts.n_rows; ++i) {
           const auto row = bench.read_row(want, i);

@@ -79,7 +79,7 @@ class DeferredBackendTest : public testing::Test {
                                    .row_list = {},
                                    .tiles = tiles,
                                    .targets = {&target, 1},
-                                   .hook = {},
+                                   .adapters = {},
                                    .epilogue = {}});
   }
   Ticket submit(const std::vector<WeightTile>& tiles) { return submit(bench_, in_, out_, tiles); }
@@ -136,7 +136,7 @@ TEST_F(DeferredBackendTest, ArgumentsMayChangeOnceTheyAreSubmitted) {
                            .row_list = list,
                            .tiles = tiles,
                            .targets = {&target, 1},
-                           .hook = {},
+                           .adapters = {},
                            .epilogue = {}});
   tiles[0] = {};
   target = {};

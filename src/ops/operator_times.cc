@@ -34,6 +34,7 @@ std::string_view operator_name(OperatorKind kind) noexcept {
     case OperatorKind::kRouter: return "experts' scores";
     case OperatorKind::kGuess: return "guesses of experts";
     case OperatorKind::kGather: return "experts' rows";
+    case OperatorKind::kAdapters: return "adapters";
     case OperatorKind::kGateUp: return "gate and up";
     case OperatorKind::kDown: return "down";
     case OperatorKind::kResidual: return "residual sums";

@@ -27,6 +27,7 @@ enum class OperatorKind : std::uint8_t {
   kRouter,        // product, the scores of experts
   kGuess,         // product, the scores of a later layer's experts
   kGather,        // rows of an expert, copied
+  kAdapters,      // products with the narrow matrices of adapters
   kGateUp,        // product, with the activation; of the up projection alone without a gate
   kDown,          // product, with the residual sum
   kResidual,      // residual sums apart from products, behind a norm

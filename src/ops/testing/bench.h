@@ -102,6 +102,22 @@ class Bench {
     }
     backend_->begin_pass(rows_, *kv_, rotations_, nullptr);
   }
+  // Starts a pass of generated rows with these adapters and scales.
+  struct RowAdapter {
+    std::uint16_t adapter = 0;
+    float scale = 1.0F;
+  };
+  void begin_adapted(std::span<const RowAdapter> adapters) {
+    const auto n = static_cast<std::uint32_t>(adapters.size());
+    const std::uint32_t first = kv_->append(sequence_, n).value().first_slot;
+    rows_.clear();
+    for (std::uint32_t i = 0; i < n; ++i) {
+      rows_.push_back(row_at(first + i, {.prefix = first + i + 1}, RowRole::kGenerated));
+      rows_.back().adapter = adapters[i].adapter;
+      rows_.back().adapter_scale = adapters[i].scale;
+    }
+    backend_->begin_pass(rows_, *kv_, {}, nullptr);
+  }
   // Starts a pass of n prompt rows that see what `visible` says of their slot and the pass's end.
   template <typename Visible>
   void begin_masked(std::uint32_t n, const Visible& visible) {

@@ -102,12 +102,41 @@ void DeferredBackend::norm(const NormArgs& args) {
       });
 }
 
+namespace {
+
+// The lists of AdapterProducts.
+struct AdapterLists {
+  explicit AdapterLists(const AdapterProducts& adapters)
+      : products(adapters),
+        pairs(adapters.pairs.begin(), adapters.pairs.end()),
+        rows(adapters.pass_rows.begin(), adapters.pass_rows.end()) {}
+  AdapterProducts get() const {
+    AdapterProducts copy = products;
+    copy.pairs = pairs;
+    copy.pass_rows = rows;
+    return copy;
+  }
+  AdapterProducts products;
+  std::vector<LowRankPair> pairs;
+  std::vector<std::uint32_t> rows;
+};
+
+}  // namespace
+
+void DeferredBackend::multiply_low_rank(Buffer in, std::uint32_t n_rows, std::uint32_t n_cols,
+                                        const AdapterProducts& adapters) {
+  submit([this, in, n_rows, n_cols, lists = AdapterLists(adapters)] {
+    cpu_.multiply_low_rank(in, n_rows, n_cols, lists.get());
+  });
+}
+
 Ticket DeferredBackend::matmul(const MatmulArgs& args) {
-  return submit([this, args,
+  return submit([this, args, adapters = AdapterLists(args.adapters),
                  list = std::vector<std::uint32_t>(args.row_list.begin(), args.row_list.end()),
                  targets = std::vector<MatmulTarget>(args.targets.begin(), args.targets.end()),
                  tiles = std::vector<WeightTile>(args.tiles.begin(), args.tiles.end())] {
     MatmulArgs copy = args;
+    copy.adapters = adapters.get();
     copy.row_list = list;
     copy.targets = targets;
     run_matmul(copy, tiles);

@@ -94,6 +94,8 @@ class DeferredBackend final : public Backend {
   void upload_row(Buffer to, std::uint32_t row, std::span<const float> values) override;
   void norm(const NormArgs& args) override;
   Ticket matmul(const MatmulArgs& args) override;
+  void multiply_low_rank(Buffer in, std::uint32_t n_rows, std::uint32_t n_cols,
+                         const AdapterProducts& adapters) override;
   void rope(Buffer x, std::uint32_t n_heads, std::uint32_t rotation) override;
   void rope_at_cache_position(Buffer from, Buffer to, std::uint32_t n_heads,
                               std::uint32_t rotation) override;
