@@ -538,6 +538,7 @@ QSF_API int qsf_generation_is_waiting(const QSFGeneration* generation);
 QSF_API qsf_code qsf_generation_get_result(const QSFGeneration* generation,
                                            qsf_generate_result* result, qsf_error* error);
 
+#include "qsf/adapters.h" /* LoRA adapters of sessions */
 #include "qsf/prefix_cache.h"
 #include "qsf/serving.h" /* admission, bounds of a step, parking: for servers */
 

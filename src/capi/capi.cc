@@ -100,6 +100,7 @@ Status check(const QSFConfig& config) {
   if (config.prefix_folder_lost) {
     return out_of_budget("prefix_folder: there was no memory for its path");
   }
+  if (config.adapters_lost) return out_of_budget("add_adapter: there was no memory for its texts");
   if (config.memory_lost) return out_of_budget("add_memory: there was no memory for its texts");
   QSF_RETURN_IF_ERROR(check_range("threads", config.threads, kMaxInt));
   QSF_RETURN_IF_ERROR(check_range("max_seq_len", config.max_seq_len, kMaxInt));
@@ -379,6 +380,9 @@ Result<EngineOptions> read_config(const QSFConfig& config) {
   if (options.speculation != SpeculationKind::kOff) {
     options.max_drafts = static_cast<std::uint32_t>(config.max_drafts);
   }
+  options.adapters = config.adapters;
+  QSF_ASSIGN_OR_RETURN(options.session_adapter,
+                       adapter_use_of(config.adapter, config.adapter_scale));
   options.n_sequences = static_cast<std::uint32_t>(config.max_sessions);
   options.kv_positions = static_cast<std::uint32_t>(config.kv_positions);
   options.grammar = {.max_grammars = static_cast<std::uint32_t>(config.max_grammars),

@@ -87,6 +87,10 @@ struct QSFConfig {
   float expert_preference = 0.0F;
   int speculation = QSF_SPECULATE_AUTO;  // a qsf_speculation, unchecked
   int max_drafts = 0;
+  std::vector<qsf::AdapterFile> adapters;
+  bool adapters_lost = false;  // no memory for them
+  int adapter = 0;             // of sessions
+  float adapter_scale = 1.0F;
   int max_sessions = 1;
   int kv_positions = 0;
   int max_grammars = 0;
@@ -249,6 +253,9 @@ bool guarded_with_callback(const QSFConfig* config, Body&& body) noexcept {
 // Reads a configuration into what the engine takes, callbacks aside.
 // Fails  kInvalidArgument or kUnsupported, naming the setting
 Result<EngineOptions> read_config(const QSFConfig& config);
+
+// Fails  kInvalidArgument: no number of an adapter
+Result<AdapterUse> adapter_use_of(int adapter, float scale);
 
 // Turns ids of C into tokens.
 // Fails  kInvalidArgument for NULL, no tokens at all or an id outside the vocabulary
