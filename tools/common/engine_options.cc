@@ -57,8 +57,9 @@ qsf_attention AttentionChoice::kind() const {
 bool EngineOptions::is_default() const {
   return threads == 0 && max_seq_len == 0 && ram_budget_bytes == 0 && rows_per_pass == 0 &&
          sequences == 1 && kv_positions == 0 && read_path == "auto" && kv_spill.empty() && !exact &&
-         !pin && speculate == "auto" && max_drafts == 0 && experts == 0 && expert_margin == 0.0F &&
-         kv_types.is_default() && kv_policy.is_default() && attention.is_default();
+         !pin && adapters.files.empty() && speculate == "auto" && max_drafts == 0 && experts == 0 &&
+         expert_margin == 0.0F && kv_types.is_default() && kv_policy.is_default() &&
+         attention.is_default();
 }
 
 void add_threads_option(OptionParser& parser, int& threads, const std::string& group) {
@@ -209,6 +210,18 @@ void add_speculation_options(OptionParser& parser, EngineOptions& options,
       .group(group);
 }
 
+void add_lora_options(OptionParser& parser, AdapterChoice& choice, const std::string& group) {
+  parser
+      .value("--lora", choice.files,
+             "LoRA adapter that `qsf convert` made: FILE, or NAME=FILE to give it a name")
+      .type_name("FILE")
+      .group(group);
+  parser
+      .value("--lora-scale", choice.scale,
+             "How much of the adapter is added; default: 1, as trained")
+      .group(group);
+}
+
 void add_ram_budget_option(OptionParser& parser, std::uint64_t& bytes, const std::string& group,
                            const std::string& whose) {
   parser
@@ -245,6 +258,7 @@ void add_engine_options(OptionParser& parser, EngineOptions& options, const std:
   add_experts_option(parser, options.experts, group);
   add_expert_margin_option(parser, options.expert_margin, group);
   add_speculation_options(parser, options, group);
+  add_lora_options(parser, options.adapters, group);
   add_read_path_option(parser, options.read_path, group);
   parser
       .value("--rows-per-pass", options.rows_per_pass,
@@ -319,8 +333,17 @@ std::string check_attention(const AttentionChoice& choice) {
 }
 
 std::string check_engine_options(const EngineOptions& options) {
+  if (options.adapters.scale && options.adapters.files.empty()) {
+    return "--lora-scale: needs --lora";
+  }
   std::string problem = check_kv_policy(options.kv_policy);
   return problem.empty() ? check_attention(options.attention) : problem;
+}
+
+std::string check_only_adapter(const AdapterChoice& choice) {
+  if (choice.files.size() < 2) return "";
+  return "--lora: " + std::to_string(choice.files.size()) +
+         " adapters, expected one; only `qsf serve` takes several";
 }
 
 qsf_kv_type kv_type_of(const std::string& value) {
@@ -364,6 +387,19 @@ void set_attention(QSFConfig* config, const AttentionChoice& choice) {
   qsf_config_set_attention(config, choice.kind(), &h2o);
 }
 
+void add_adapters(QSFConfig* config, const AdapterChoice& choice) {
+  for (const std::string& lora : choice.files) {
+    const std::size_t end = lora.find('=');
+    const bool named = end != std::string::npos && lora.find('/') >= end;
+    const std::string path = named ? lora.substr(end + 1) : lora;
+    qsf_config_add_adapter(config, path.c_str(), named ? lora.substr(0, end).c_str() : nullptr);
+  }
+}
+
+void use_adapter(QSFConfig* config, const AdapterChoice& choice) {
+  if (!choice.files.empty()) qsf_config_set_adapter(config, 1, choice.scale_or_default());
+}
+
 void set_engine_options(QSFConfig* config, const EngineOptions& options) {
   qsf_config_set_threads(config, options.threads);
   qsf_config_set_max_seq_len(config, options.max_seq_len);
@@ -376,6 +412,7 @@ void set_engine_options(QSFConfig* config, const EngineOptions& options) {
   qsf_config_set_exact(config, options.exact ? 1 : 0);
   qsf_config_set_experts(config, options.experts, options.expert_margin);
   qsf_config_set_speculation(config, speculation_of(options.speculate), options.max_drafts);
+  add_adapters(config, options.adapters);
   qsf_config_set_pin(config, options.pin ? 1 : 0);
   set_kv_types(config, options.kv_types);
   set_kv_policy(config, options.kv_policy);

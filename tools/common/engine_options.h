@@ -9,6 +9,7 @@
 #include <cstdint>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "qsf/qsf.h"
 #include "tools/common/option_parser.h"
@@ -66,6 +67,14 @@ struct AttentionChoice {
   qsf_h2o_options h2o() const;
 };
 
+// --lora and --lora-scale.
+struct AdapterChoice {
+  std::vector<std::string> files;  // FILE or NAME=FILE
+  std::optional<double> scale;     // none: 1
+
+  float scale_or_default() const { return static_cast<float>(scale.value_or(1.0)); }
+};
+
 // All of them.
 struct EngineOptions {
   int threads = 0;                     // 0: one for each physical core
@@ -82,6 +91,7 @@ struct EngineOptions {
   std::string speculate = "auto";
   int max_drafts = 0;          // of a pass; 0: the default of the library
   float expert_margin = 0.0F;  // of substitutes in memory; 0: none
+  AdapterChoice adapters;
   KvTypeChoice kv_types;
   KvPolicyChoice kv_policy;
   AttentionChoice attention;
@@ -106,6 +116,9 @@ void add_expert_margin_option(OptionParser& parser, float& margin,
 // --speculate and --max-drafts.
 void add_speculation_options(OptionParser& parser, EngineOptions& options,
                              const std::string& group = kOptionsGroup);
+// --lora and --lora-scale.
+void add_lora_options(OptionParser& parser, AdapterChoice& choice,
+                      const std::string& group = kOptionsGroup);
 void add_pin_option(OptionParser& parser, bool& pin, const std::string& group = kOptionsGroup);
 void add_read_path_option(OptionParser& parser, std::string& path,
                           const std::string& group = kOptionsGroup);
@@ -128,6 +141,8 @@ void add_engine_options(OptionParser& parser, EngineOptions& options,
 std::string check_kv_policy(const KvPolicyChoice& choice);
 std::string check_attention(const AttentionChoice& choice);
 std::string check_engine_options(const EngineOptions& options);
+// The same for programs whose sessions take the only adapter.
+std::string check_only_adapter(const AdapterChoice& choice);
 
 // Hand choices that the options and the checks accept to the library.
 qsf_kv_type kv_type_of(const std::string& value);
@@ -136,6 +151,10 @@ void set_ram_budget(QSFConfig* config, std::uint64_t bytes);
 void set_kv_types(QSFConfig* config, const KvTypeChoice& choice);
 void set_kv_policy(QSFConfig* config, const KvPolicyChoice& choice);
 void set_attention(QSFConfig* config, const AttentionChoice& choice);
+// The adapters alone: which one a session takes is up to the program.
+void add_adapters(QSFConfig* config, const AdapterChoice& choice);
+// The only adapter, where there is one, for every session.
+void use_adapter(QSFConfig* config, const AdapterChoice& choice);
 void set_engine_options(QSFConfig* config, const EngineOptions& options);
 
 }  // namespace qsf_tools

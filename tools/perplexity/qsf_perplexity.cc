@@ -65,6 +65,7 @@ struct Options {
   bool exact = false;
   int experts = 0;  // that a row takes; 0: the model's
   float expert_margin = 0.0F;
+  AdapterChoice adapters;
   std::uint64_t ram_budget_bytes = 0;  // 0: the memory that the machine has to spare
 
   bool generates() const { return expert_margin > 0.0F; }
@@ -159,11 +160,13 @@ std::optional<int> parse_options(int argc, const char* const* argv, Options& opt
   add_exact_option(parser, options.exact, kModelGroup);
   add_experts_option(parser, options.experts, kModelGroup);
   add_expert_margin_option(parser, options.expert_margin, kModelGroup);
+  add_lora_options(parser, options.adapters, kModelGroup);
   add_ram_budget_option(parser, options.ram_budget_bytes, kModelGroup,
                         "the process without the reference");
   if (const auto code = parser.parse(argc, argv)) return code;
   std::string problem = check_attention(options.attention);
   if (problem.empty()) problem = check_kv_policy(options.kv_policy);
+  if (problem.empty()) problem = check_only_adapter(options.adapters);
   if (problem.empty()) return std::nullopt;
   print_error(program_name(), problem);
   return kUsage;
@@ -192,6 +195,8 @@ EnginePtr open_model(const Options& options, qsf_error& error) {
   qsf_config_set_exact(config, options.exact ? 1 : 0);
   qsf_config_set_experts(config, options.experts, options.expert_margin);
   qsf_config_set_speculation(config, QSF_SPECULATE_OFF, 0);  // nothing is generated
+  add_adapters(config, options.adapters);
+  use_adapter(config, options.adapters);
   set_ram_budget(config, options.ram_budget_bytes);
   return open_engine(options.model, config, error);
 }

@@ -56,6 +56,7 @@ qsf_code open_engine(const RunOptions& options, const std::string& model, Engine
   ProgressLine progress(program_name(), !options.quiet);
   const ConfigPtr config(qsf_config_default());
   set_engine_options(config.get(), options.engine);
+  use_adapter(config.get(), options.engine.adapters);
   qsf_config_set_preload(config.get(), 0);
   if (options.grammar) qsf_config_set_grammars(config.get(), 1, kMaskBytes);
   qsf_config_set_progress_callback(config.get(), show_loading, &progress);

@@ -464,6 +464,7 @@ std::optional<int> parse_run_options(RunCommand command, int argc, const char* c
     }
   }
   if (message.empty()) message = check_engine_options(options.engine);
+  if (message.empty()) message = check_only_adapter(options.engine.adapters);
   if (!message.empty()) return refuse(message);
   message = read_grammar(typed, options);
   if (message.empty()) message = read_chat_files(typed, options);
