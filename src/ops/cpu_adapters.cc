@@ -11,6 +11,13 @@
 #include "ops/cpu_backend.h"
 
 namespace qsf {
+namespace {
+
+std::size_t value_bytes(const LowRankPair& pair) noexcept {
+  return pair.halves ? sizeof(F16) : sizeof(float);
+}
+
+}  // namespace
 
 void CpuBackend::multiply_low_rank(Buffer in, std::uint32_t n_rows, std::uint32_t n_cols,
                                    const AdapterProducts& adapters) {
@@ -29,29 +36,35 @@ void CpuBackend::multiply_low_rank(Buffer in, std::uint32_t n_rows, std::uint32_
     }
   }
   times.operations += 2 * n_values;
+  // Rows of A are shared out, because a generated row alone has few products.
+  constexpr std::uint32_t kChunk = 4;
+  const std::size_t n_chunks = (adapters.max_rank + kChunk - 1) / kChunk;
   const auto multiply = [&](std::size_t at) {
-    const auto row = static_cast<std::uint32_t>(at / adapters.n_matrices);
-    const auto i = static_cast<std::uint32_t>(at % adapters.n_matrices);
+    const auto first = static_cast<std::uint32_t>(at % n_chunks) * kChunk;
+    const auto row = static_cast<std::uint32_t>(at / n_chunks / adapters.n_matrices);
+    const auto i = static_cast<std::uint32_t>(at / n_chunks % adapters.n_matrices);
     const Row& of_pass = adapted_row(adapters, row);
     if (of_pass.adapter == 0) return;
     const LowRankPair& pair = adapters.pair(of_pass.adapter, i);
-    if (pair.a == nullptr) return;
-    kernels_.low_rank.down({.a = {.data = pair.a, .halves = pair.halves},
+    if (pair.a == nullptr || first >= pair.rank) return;
+    kernels_.low_rank.down({.a = {.data = pair.a + std::size_t{first} * n_cols * value_bytes(pair),
+                                  .halves = pair.halves},
                             .x = x.row(row),
-                            .y = products.row(row) + std::size_t{i} * adapters.max_rank,
+                            .y = products.row(row) + std::size_t{i} * adapters.max_rank + first,
                             .scale = pair.scale * of_pass.adapter_scale,
-                            .rank = pair.rank,
+                            .rank = std::min(kChunk, pair.rank - first),
                             .n_cols = n_cols});
   };
-  constexpr std::uint64_t kValuesWorthAFork = 1U << 15;
-  const std::size_t n_products = std::size_t{n_rows} * adapters.n_matrices;
+  constexpr std::uint64_t kValuesWorthAFork = 1U << 14;
+  const std::size_t n_parts = n_rows * adapters.n_matrices * n_chunks;
   if (n_values < kValuesWorthAFork) {
-    for (std::size_t at = 0; at < n_products; ++at) multiply(at);
+    for (std::size_t at = 0; at < n_parts; ++at) multiply(at);
     return;
   }
-  pool_.parallel_for(n_products, 1, [&](std::size_t begin, std::size_t end, unsigned) {
-    for (std::size_t at = begin; at < end; ++at) multiply(at);
-  });
+  pool_.parallel_for(n_parts, n_rows == 1 ? 1 : n_chunks,
+                     [&](std::size_t begin, std::size_t end, unsigned) {
+                       for (std::size_t at = begin; at < end; ++at) multiply(at);
+                     });
 }
 
 // piece += B (scale * A x), for the rows of B that the piece has
@@ -61,9 +74,8 @@ void CpuBackend::add_adapter(const AdapterProducts& adapters, std::uint32_t matr
   if (adapter == 0) return;
   const LowRankPair& pair = adapters.pair(adapter, matrix_number);
   if (pair.b == nullptr) return;
-  const std::size_t value_bytes = pair.halves ? sizeof(F16) : sizeof(float);
   kernels_.low_rank.add_up(
-      {.b = {.data = pair.b + std::size_t{item.first_row} * pair.rank * value_bytes,
+      {.b = {.data = pair.b + std::size_t{item.first_row} * pair.rank * value_bytes(pair),
              .halves = pair.halves},
        .x = matrix(adapters.products).row(row) + std::size_t{matrix_number} * adapters.max_rank,
        .y = piece,

@@ -48,6 +48,7 @@ template <typename Stored, unsigned N>
   for (; i + 16 <= p.n_cols; i += 16) {
     const F32<k16> x = load<F32<k16>>(p.x + i);
     for (unsigned r = 0; r < N; ++r) {
+      __builtin_prefetch(a + (std::size_t{r} + N) * p.n_cols + i);
       sums[r] = sums[r] + Stored::load16(a + std::size_t{r} * p.n_cols + i) * x;
     }
   }
@@ -82,6 +83,7 @@ template <typename Stored, unsigned N>
   for (std::uint32_t r = 0; r < p.rank; ++r) {
     const F32<k16> x = splat<k16>(p.x[r]);
     for (unsigned g = 0; g < N; ++g) {
+      __builtin_prefetch(b + (g + N) * group_values + std::size_t{r} * 16);
       sums[g] = sums[g] + Stored::load16(b + g * group_values + std::size_t{r} * 16) * x;
     }
   }
