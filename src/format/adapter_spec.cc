@@ -32,6 +32,11 @@ Status check_pair_field(const std::string& where, const char* field, std::uint32
   return invalid_argument("%s: %s %u, expected 1 to %u", where.c_str(), field, value, most);
 }
 
+// Files say so in their provenance alone.
+bool is_rotated(const ModelSpec& spec) noexcept {
+  return spec.quantiser.ends_with(" rotated");
+}
+
 struct BaseMatrix {
   std::uint32_t rows = 0;
   std::uint32_t cols = 0;
@@ -179,11 +184,18 @@ Status check_adapter_fits(const AdapterSpec& adapter, const QsfReader& base) {
     return invalid_argument("adapter \"%s\": made for a %s, but the model is a %s", name,
                             adapter.architecture.c_str(), base.spec().architecture.c_str());
   }
+  if (is_rotated(base.spec())) {
+    return invalid_argument(
+        "adapter \"%s\": the model's weights are rotated (qsf convert --rotate), and the adapter "
+        "is "
+        "for unrotated ones; convert the model without --rotate, or with --merge-lora",
+        name);
+  }
   const std::uint64_t fingerprint = model_fingerprint(base);
   if (adapter.base_fingerprint != 0 && adapter.base_fingerprint != fingerprint) {
     return invalid_argument("adapter \"%s\": made for the model with fingerprint %016" PRIx64
                             ", but this one has %016" PRIx64
-                            "; convert the adapter again for this model",
+                            "; convert the adapter again for this model, or with --any-base",
                             name, adapter.base_fingerprint, fingerprint);
   }
   for (const AdapterPair& pair : adapter.pairs) {

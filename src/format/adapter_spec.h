@@ -98,7 +98,7 @@ Status validate(const AdapterPair& pair);
 Status validate(const AdapterSpec& spec);
 
 // Checks that an adapter belongs to a model: architecture, fingerprint unless the adapter has none,
-// and for every pair that the model has the matrix in this shape.
+// weights that are not rotated, and for every pair that the model has the matrix in this shape.
 // Requires  validate(adapter) is OK
 // Fails     kInvalidArgument, naming what differs
 // Threads   any

@@ -13,6 +13,7 @@
 
 #include "base/check.h"
 #include "base/crc32.h"
+#include "format/adapter_layout.h"
 #include "format/directory_codec.h"
 #include "format/spec_keys.h"
 #include "format/tile_codec.h"
@@ -61,6 +62,9 @@ Result<HeaderBytes> read_header(const File& file, bool verify_crc) {
   if (magic == "GGUF") {
     return corrupt(
         "is a GGUF file, not a QSF file: run it with 'qsf run', or convert it with 'qsf convert'");
+  }
+  if (magic == kAdapterMagic) {
+    return corrupt("is an adapter file, not a model; expected the model that the adapter is for");
   }
   if (magic != kQsfMagic) {
     return corrupt("is not a QSF file: it starts with %02x %02x %02x %02x, expected \"QSF1\"",
