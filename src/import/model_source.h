@@ -81,6 +81,9 @@ class ModelSource {
   // Returns the most bytes that read_rows() allocates while it runs, beside its output.
   virtual std::uint64_t read_buffer_bytes() const noexcept { return 0; }
 
+  // Returns the bytes that the source keeps in memory, beside its directories.
+  virtual std::uint64_t resident_bytes() const noexcept { return 0; }
+
   // Drops the source's files from the page cache.
   // Threads  any
   virtual void drop_cached() const noexcept {}
