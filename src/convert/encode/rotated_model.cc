@@ -189,7 +189,8 @@ RotatedModel::RotatedModel(std::unique_ptr<ModelSource> source, RotationScope sc
       scope_(scope),
       stream_(spec_.hidden, kMostStreamColumns, kStreamSeed),
       values_(spec_.head_dim, spec_.head_dim, kValuesSeed) {
-  if (scope.stream) spec_.quantiser = "residual stream ";
+  if (!spec_.quantiser.empty()) spec_.quantiser += ", ";
+  if (scope.stream) spec_.quantiser += "residual stream ";
   if (scope.stream && scope.values) spec_.quantiser += "and ";
   spec_.quantiser += scope.values ? "values rotated" : "rotated";
 }

@@ -100,6 +100,7 @@ class RotatedModel final : public ModelSource {
 
   // The rows of a block.
   std::uint64_t read_buffer_bytes() const noexcept override;
+  std::uint64_t resident_bytes() const noexcept override { return source_->resident_bytes(); }
   void drop_cached() const noexcept override { source_->drop_cached(); }
 
   // Returns the weights of a head that the source does not have; 0 without one.

@@ -354,7 +354,7 @@ std::uint64_t transcode_memory_bytes(const ModelSource& source, const TranscodeO
     row_bytes = std::max(row_bytes, sizeof(float) * kTileRowAlign * t.source->cols);
   }
   return options.n_threads * (unit_rows * max_cols * kBytesPerWeight + source.read_buffer_bytes()) +
-         kTileCopies * std::max(options.tile_bytes, row_bytes);
+         kTileCopies * std::max(options.tile_bytes, row_bytes) + source.resident_bytes();
 }
 
 Result<std::uint64_t> transcoded_bytes(const ModelSource& source, const TranscodeOptions& options) {

@@ -101,8 +101,8 @@ struct TranscodeReport {
 // A tensor below this cosine is reported in a warning; `mixed` widens it.
 inline constexpr double kLowCosine = 0.99;
 
-// Returns the peak of a conversion's allocations, with or without error compensation. Memory of
-// source, calibration and error compensation is not included.
+// Returns the peak of a conversion's allocations, with or without error compensation, and what the
+// source keeps. Memory of calibration and error compensation is not included.
 std::uint64_t transcode_memory_bytes(const ModelSource& source, const TranscodeOptions& options,
                                      bool compensates);
 
