@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: MIT
 qsf_program(convert
-  SOURCES convert/convert_calibrate.cc
+  SOURCES convert/convert_adapter.cc
+          convert/convert_calibrate.cc
           convert/convert_checks.cc
           convert/convert_main.cc
           convert/convert_options.cc
@@ -8,6 +9,7 @@ qsf_program(convert
           convert/convert_work.cc
   DEPS qsf_calibrate qsf_import_models qsf_import_tokenizer qsf_json Threads::Threads)
 qsf_test(qsf_convert_test SOURCES convert/qsf_convert_test.cc DEPS convert PRIVATE_DEPS qsf_json LABELS unit)
+qsf_test(qsf_convert_adapter_test SOURCES convert/qsf_convert_adapter_test.cc DEPS convert LABELS unit)
 qsf_test(qsf_convert_calibration_test
   SOURCES convert/qsf_convert_calibration_test.cc convert/qsf_convert_experts_test.cc
           convert/qsf_convert_states_test.cc convert/qsf_convert_target_test.cc
@@ -15,6 +17,7 @@ qsf_test(qsf_convert_calibration_test
 qsf_test(qsf_convert_work_test SOURCES convert/qsf_convert_work_test.cc DEPS convert LABELS ${qsf_many_runs_label})
 if(QSF_BUILD_TESTS)
   add_dependencies(qsf_convert_test qsf)
+  add_dependencies(qsf_convert_adapter_test qsf)
   add_dependencies(qsf_convert_work_test qsf)
   add_dependencies(qsf_convert_calibration_test qsf)
 endif()

@@ -55,16 +55,15 @@ qsf::Status check_input(const std::string& input) {
       input.c_str());
 }
 
-qsf::Status check_output(const ConvertOptions& options, const std::string& output) {
+qsf::Status check_output(const std::string& input, const std::string& output) {
   std::error_code failure;
   if (!fs::exists(output, failure)) return qsf::ok_status();
-  const bool is_folder = fs::is_directory(options.input, failure);
-  const fs::path folder =
-      is_folder ? fs::path(options.input) : fs::absolute(options.input, failure).parent_path();
+  const bool is_folder = fs::is_directory(input, failure);
+  const fs::path folder = is_folder ? fs::path(input) : fs::absolute(input, failure).parent_path();
   const auto is_input = [&](const fs::path& path) {
     std::error_code ignored;
     if (is_folder) return path.extension() != ".qsf";
-    return path.extension() == ".gguf" || fs::equivalent(path, options.input, ignored);
+    return path.extension() == ".gguf" || fs::equivalent(path, input, ignored);
   };
   for (fs::directory_iterator entry(folder, failure), end; !failure && entry != end;
        entry.increment(failure)) {
@@ -79,7 +78,7 @@ qsf::Status check_output(const ConvertOptions& options, const std::string& outpu
 
 qsf::Status check_report_file(const ConvertOptions& options) {
   if (options.report.empty()) return qsf::ok_status();
-  QSF_RETURN_IF_ERROR(check_output(options, options.report).with_context("--report"));
+  QSF_RETURN_IF_ERROR(check_output(options.input, options.report).with_context("--report"));
   for (const std::string& other : {options.output, options.calibration, options.calibration_out}) {
     if (!other.empty() && is_same_file(options.report, other)) {
       return qsf::invalid_argument("--report %s: this is %s; choose another name",

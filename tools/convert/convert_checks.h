@@ -24,7 +24,7 @@ qsf::Status check_input(const std::string& input);
 
 // Refuses an output that is one of the files of the input: of a folder every file but .qsf files;
 // of a GGUF file the file itself and, because a model may be in parts, every GGUF file beside it.
-qsf::Status check_output(const ConvertOptions& options, const std::string& output);
+qsf::Status check_output(const std::string& input, const std::string& output);
 
 // Refuses a --report that is one of the other files, or cannot be written.
 qsf::Status check_report_file(const ConvertOptions& options);

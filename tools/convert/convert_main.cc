@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 //
 // qsf convert: makes a .qsf file from a Hugging Face model folder or a GGUF file, or one of random
-// weights.
+// weights, and an adapter file from a LoRA adapter.
 
 #include <algorithm>
 #include <atomic>
@@ -17,6 +17,7 @@
 #include <utility>
 #include <vector>
 
+#include "convert/encode/merged_model.h"
 #include "convert/encode/rotated_model.h"
 #include "convert/encode/transcode.h"
 #include "convert/random/random_model.h"
@@ -29,6 +30,7 @@
 #include "tools/common/option_parser.h"
 #include "tools/common/programs.h"
 #include "tools/common/tool_support.h"
+#include "tools/convert/convert_adapter.h"
 #include "tools/convert/convert_calibrate.h"
 #include "tools/convert/convert_checks.h"
 #include "tools/convert/convert_options.h"
@@ -100,7 +102,8 @@ struct Input {
   std::unique_ptr<qsf::ModelSource> model;
   std::vector<std::byte> tokenizer;  // empty: none
   qsf::QuantPreset default_preset;
-  std::uint64_t added_weights = 0;  // of a head that was the embedding
+  std::uint64_t added_weights = 0;     // of a head that was the embedding
+  qsf::MergedModel* merged = nullptr;  // what of `model` has adapters; null: nothing
 };
 
 qsf::Result<Input> open_folder(const std::string& folder) {
@@ -128,6 +131,17 @@ qsf::Result<Input> open_gguf(const std::string& path, qsf::I2sLayout i2s_layout)
   return Input{std::move(model), std::move(tokenizer), qsf::QuantPreset::kKeep};
 }
 
+// Replaces the model by one with adapters, where the options name some.
+qsf::Status merge(const ConvertOptions& options, Input& input) {
+  if (options.merge.empty()) return qsf::ok_status();
+  const bool keeps = input.default_preset == qsf::QuantPreset::kKeep;
+  QSF_ASSIGN_OR_RETURN(auto merged, merge_adapters(options, keeps, std::move(input.model)));
+  input.added_weights = merged->added_weights();
+  input.merged = merged.get();
+  input.model = std::move(merged);
+  return qsf::ok_status();
+}
+
 // Replaces the model by its rotated form, where the options ask for one.
 qsf::Status rotate(const ConvertOptions& options, Input& input) {
   if (options.rotation == Rotation::kNone) return qsf::ok_status();
@@ -144,7 +158,7 @@ qsf::Status rotate(const ConvertOptions& options, Input& input) {
     return std::move(rotated).error().with_context("--rotate " +
                                                    std::string(rotation_name(options.rotation)));
   }
-  input.added_weights = (*rotated)->added_weights();
+  input.added_weights += (*rotated)->added_weights();
   input.model = std::move(*rotated);
   return qsf::ok_status();
 }
@@ -170,8 +184,14 @@ qsf::TranscodeOptions transcode_options(const ConvertOptions& options, const Inp
 
 qsf::Status check_files(const ConvertOptions& options) {
   QSF_RETURN_IF_ERROR(check_input(options.input));
-  QSF_RETURN_IF_ERROR(check_output(options, options.output));
-  QSF_RETURN_IF_ERROR(check_output(options, options.calibration_out));
+  if (!options.base.empty()) {
+    return qsf::invalid_argument(
+        "%s: no adapter; --base is for adapters: a PEFT folder with adapter_config.json, or a GGUF "
+        "adapter",
+        options.input.c_str());
+  }
+  QSF_RETURN_IF_ERROR(check_output(options.input, options.output));
+  QSF_RETURN_IF_ERROR(check_output(options.input, options.calibration_out));
   QSF_RETURN_IF_ERROR(check_calibration_files(options));
   return check_report_file(options);
 }
@@ -185,6 +205,7 @@ qsf::Result<Input> open_input(const ConvertOptions& options) {
     print_error(program_name(), "warning: " + options.input +
                                     ": no tokenizer; the file will take and give token ids only");
   }
+  QSF_RETURN_IF_ERROR(merge(options, input));
   QSF_RETURN_IF_ERROR(rotate(options, input));
   return input;
 }
@@ -193,7 +214,7 @@ qsf::Result<std::unique_ptr<WorkFolder>> open_work_folder(const ConvertOptions& 
                                                           const Input& input) {
   if (options.work_folder.empty()) return std::unique_ptr<WorkFolder>();
   QSF_ASSIGN_OR_RETURN(std::unique_ptr<WorkFolder> work,
-                       WorkFolder::open(options, *input.model, input.tokenizer));
+                       WorkFolder::open(options, *input.model, input.merged, input.tokenizer));
   if (!options.quiet && work->goes_on()) {
     print_error(program_name(),
                 "resuming from " + work->path() + ": " + std::to_string(work->n_done()) + " of " +
@@ -209,6 +230,9 @@ void print_result(const ConvertOptions& options, const Input& input,
   if (options.quiet) return;
   print_kept_summary(report);
   print_verification(report);
+  if (input.merged != nullptr) {
+    std::printf("merged adapters into %zu matrices\n", input.merged->n_changed());
+  }
   if (input.added_weights != 0) {
     std::printf("the tied head is now a matrix of its own: %llu more weights\n",
                 static_cast<unsigned long long>(input.added_weights));
@@ -223,6 +247,7 @@ qsf::Status convert(const ConvertOptions& options) {
   QSF_ASSIGN_OR_RETURN(Input input, open_input(options));
   qsf::TranscodeOptions transcode = transcode_options(options, input);
   QSF_RETURN_IF_ERROR(fit_budget(*input.model, options.ram_budget_bytes, options.gptq, transcode));
+  if (input.merged != nullptr) QSF_RETURN_IF_ERROR(input.merged->load());
   QSF_RETURN_IF_ERROR(check_target_size(options, *input.model, transcode));
   QSF_ASSIGN_OR_RETURN(const std::unique_ptr<WorkFolder> work, open_work_folder(options, input));
   ConvertProgress progress(program_name(), !options.quiet);
@@ -292,6 +317,12 @@ qsf::Status make_random(const ConvertOptions& options) {
   return qsf::ok_status();
 }
 
+// Makes what the command line asks for.
+qsf::Status make_output(const ConvertOptions& options) {
+  if (!options.random.empty()) return make_random(options);
+  return is_adapter_input(options) ? convert_adapter(options) : convert(options);
+}
+
 }  // namespace
 }  // namespace qsf_tools
 
@@ -301,7 +332,7 @@ int qsf_tools::convert_main(int argc, char** argv) {
   qsf_tools::handle_signals();
   qsf::Status status;
   try {
-    status = options.random.empty() ? qsf_tools::convert(options) : qsf_tools::make_random(options);
+    status = qsf_tools::make_output(options);
   } catch (const std::bad_alloc&) {
     // Caught, so that leaving convert() has removed the temporary file.
     status = qsf::out_of_budget("not enough memory for this conversion");

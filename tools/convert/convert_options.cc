@@ -3,7 +3,11 @@
 #include "tools/convert/convert_options.h"
 
 #include <algorithm>
+#include <cmath>
+#include <cstdlib>
+#include <filesystem>
 #include <iterator>
+#include <system_error>
 #include <thread>
 #include <utility>
 #include <vector>
@@ -41,6 +45,7 @@ struct Words {
   std::string rotation = "none";
   std::string compression = "none";
   std::uint32_t layout = 1;
+  std::vector<std::string> merge;  // ADAPTER or ADAPTER:SCALE
 };
 
 std::vector<std::string> preset_names() {
@@ -102,7 +107,7 @@ std::string check_paths(const OptionParser& parser, ConvertOptions& options) {
       return "--random excludes --quant-type keep: random weights have no type of their own";
     }
     for (const char* option : {"--report", "--work-folder", "--rotate", "--calibration",
-                               "--target-size", "--ram-budget"}) {
+                               "--target-size", "--ram-budget", "--merge-lora", "--base"}) {
       if (parser.count(option) > 0) return std::string("--random excludes ") + option;
     }
     return {};
@@ -114,6 +119,68 @@ std::string check_paths(const OptionParser& parser, ConvertOptions& options) {
   if (options.head_type && !qsf::is_vocabulary_type(*options.head_type)) {
     return "--head-type " + std::string(qsf::quant_type_name(*options.head_type)) +
            ": embedding and head cannot be ternary; expected a type such as 8bit, q6_k or 4bit";
+  }
+  return {};
+}
+
+// Notes what was given of the options that are for models alone: whether the input is an adapter is
+// not known before it is opened.
+void note_model_options(const OptionParser& parser, ConvertOptions& options) {
+  for (const char* option : {"--quant-type",
+                             "--target-size",
+                             "--head-type",
+                             "--block-size",
+                             "--scale-search",
+                             "--rounding",
+                             "--rotate",
+                             "--ternary-packing",
+                             "--for",
+                             "--int8-rows",
+                             "--i2s-layout",
+                             "--calibration",
+                             "--calibration-out",
+                             "--gptq",
+                             "--calibration-tokens",
+                             "--calibration-context",
+                             "--compress",
+                             "--threads",
+                             "--ram-budget",
+                             "--layout",
+                             "--tile-bytes",
+                             "--work-folder",
+                             "--report",
+                             "--verbose"}) {
+    if (parser.count(option) > 0) options.model_options.emplace_back(option);
+  }
+}
+
+// Takes ADAPTER[:SCALE] apart. A path with a colon may stand for itself.
+std::string read_merged(const std::string& word, MergedAdapter& adapter) {
+  adapter.path = word;
+  const std::size_t colon = word.rfind(':');
+  std::error_code ignored;
+  if (colon == std::string::npos || std::filesystem::exists(word, ignored)) return {};
+  const std::string scale = word.substr(colon + 1);
+  char* end = nullptr;
+  adapter.scale = std::strtof(scale.c_str(), &end);
+  adapter.path = word.substr(0, colon);
+  const bool is_number = !scale.empty() && end == scale.c_str() + scale.size();
+  if (is_number && std::isfinite(adapter.scale) && !adapter.path.empty()) return {};
+  return "--merge-lora " + word + ": expected ADAPTER or ADAPTER:SCALE with a finite number";
+}
+
+std::string check_adapter_options(const Words& words, ConvertOptions& options) {
+  if (options.any_base && options.base.empty()) return "--any-base needs --base";
+  for (const std::string& word : words.merge) {
+    if (std::string problem = read_merged(word, options.merge.emplace_back()); !problem.empty()) {
+      return problem;
+    }
+  }
+  if (!options.merge.empty() && options.preset == qsf::QuantPreset::kKeep) {
+    return "--merge-lora excludes --quant-type keep: adapters change the weights";
+  }
+  if (!options.base.empty() && !options.merge.empty()) {
+    return "--base excludes --merge-lora: it is for an adapter that becomes a file of its own";
   }
   return {};
 }
@@ -243,6 +310,27 @@ void add_calibration_options(OptionParser& parser, ConvertOptions& options) {
       .group(kGroup);
 }
 
+void add_adapter_options(OptionParser& parser, ConvertOptions& options, Words& words) {
+  constexpr const char* kGroup = "Adapters";
+  parser
+      .value("--base", options.base,
+             "The .qsf model that the adapter IN was trained for; IN is a PEFT folder or a GGUF "
+             "adapter, and OUT becomes an adapter file")
+      .type_name("MODEL")
+      .group(kGroup);
+  parser
+      .flag("--any-base", options.any_base,
+            "Let the adapter be used with every model of the architecture and shapes of --base, "
+            "such as its other quantisations; by default only with that very file")
+      .group(kGroup);
+  parser
+      .value("--merge-lora", words.merge,
+             "Add an adapter to the weights of the model IN, times SCALE; 1 without it. A PEFT "
+             "folder, a GGUF adapter or an adapter file. May be given several times")
+      .type_name("ADAPTER[:SCALE]")
+      .group(kGroup);
+}
+
 void add_output_options(OptionParser& parser, ConvertOptions& options, Words& words) {
   parser
       .choice("--compress", words.compression, compression_names(),
@@ -311,8 +399,9 @@ std::optional<int> parse_convert_options(int argc, const char* const* argv,
   OptionParser parser(
       "Converts a model to a .qsf file.\n"
       "IN is a Hugging Face folder (config.json with safetensors or pytorch_model.bin) or a GGUF "
-      "file.\n"
-      "Example: qsf convert MODEL.gguf model.qsf --quant-type 4bit");
+      "file, or a LoRA adapter of a model: a PEFT folder or a GGUF adapter.\n"
+      "Example: qsf convert MODEL.gguf model.qsf --quant-type 4bit\n"
+      "Example: qsf convert ADAPTER adapter.qsf --base model.qsf");
   parser.value("IN", options.input, "Model folder or GGUF file; of a model in parts, any part")
       .type_name("FILE");
   parser
@@ -321,12 +410,14 @@ std::optional<int> parse_convert_options(int argc, const char* const* argv,
       .type_name("FILE");
   add_type_options(parser, options, words);
   add_calibration_options(parser, options);
+  add_adapter_options(parser, options, words);
   add_output_options(parser, options, words);
   if (const auto code = parser.parse(argc, argv)) return code;
   set_choices(words, options);
+  note_model_options(parser, options);
   for (const std::string& problem :
        {check_paths(parser, options), check_rotation(options), check_calibration(parser, options),
-        check_choices(parser, words, options)}) {
+        check_choices(parser, words, options), check_adapter_options(words, options)}) {
     if (!problem.empty()) return parser.usage_error(problem);
   }
   return std::nullopt;

@@ -9,6 +9,7 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "convert/encode/transcode_types.h"
 #include "format/qsf_layout.h"
@@ -21,9 +22,19 @@ namespace qsf_tools {
 // The weights that Hadamard matrices rotate before rounding.
 enum class Rotation : std::uint8_t { kNone, kValues, kStream, kAll };
 
+// An adapter whose products are added to the weights.
+struct MergedAdapter {
+  std::string path;
+  float scale = 1.0F;
+};
+
 struct ConvertOptions {
   std::string input;  // empty with `random`
   std::string output;
+  std::string base;                         // .qsf model that an adapter is for; empty: none
+  bool any_base = false;                    // the adapter fits other models of that shape too
+  std::vector<MergedAdapter> merge;         // in this order
+  std::vector<std::string> model_options;   // names of given options that no adapter takes
   std::string random;                       // name of a shape of random weights; empty: none
   std::uint64_t seed = 1;                   // of random weights
   std::optional<qsf::QuantType> head_type;  // of embedding and head; none: by the preset

@@ -125,7 +125,7 @@ std::string name_of(const std::optional<Choice>& choice, const Name& name) {
 
 // Returns everything that decides the bytes of the result, one line each.
 qsf::Result<std::string> describe(const ConvertOptions& options, const qsf::ModelSource& source,
-                                  qsf::ByteSpan tokenizer) {
+                                  const qsf::MergedModel* merged, qsf::ByteSpan tokenizer) {
   QSF_ASSIGN_OR_RETURN(const qsf::CalibratedModel model, qsf::identify_model(source));
   std::ostringstream lines;
   lines << "program: qsf-convert " QSF_VERSION "\n"
@@ -145,7 +145,9 @@ qsf::Result<std::string> describe(const ConvertOptions& options, const qsf::Mode
         << "--int8-rows: " << options.int8_rows << "\n"
         << "--layout: " << static_cast<unsigned>(options.layout) << "\n"
         << "--tile-bytes: " << options.tile_bytes << "\n"
-        << "--gptq: " << options.gptq << "\n";
+        << "--gptq: " << options.gptq << "\n"
+        << "--merge-lora: " << options.merge.size() << " adapters, checksum "
+        << (merged == nullptr ? 0 : merged->adapters_crc()) << "\n";
   if (options.calibration.empty()) return std::move(lines).str();
   QSF_ASSIGN_OR_RETURN(const std::string text, fingerprint(options.calibration));
   lines << "--calibration: " << text << "\n"
@@ -170,9 +172,10 @@ std::string first_difference(const std::string& a, const std::string& b) {
 
 qsf::Result<std::unique_ptr<WorkFolder>> WorkFolder::open(const ConvertOptions& options,
                                                           const qsf::ModelSource& source,
+                                                          const qsf::MergedModel* merged,
                                                           qsf::ByteSpan tokenizer) {
   const std::string& path = options.work_folder;
-  QSF_ASSIGN_OR_RETURN(const std::string conversion, describe(options, source, tokenizer));
+  QSF_ASSIGN_OR_RETURN(const std::string conversion, describe(options, source, merged, tokenizer));
   std::error_code failure;
   const fs::file_status status = fs::status(path, failure);
   if (fs::exists(status) && !fs::is_directory(status)) {

@@ -12,6 +12,7 @@
 
 #include "base/bytes.h"
 #include "base/result.h"
+#include "convert/encode/merged_model.h"
 #include "convert/encode/saved_sections.h"
 #include "import/model_source.h"
 #include "tools/convert/convert_options.h"
@@ -21,11 +22,13 @@ namespace qsf_tools {
 class WorkFolder {
  public:
   // Creates the folder, or opens the folder of an earlier start of the same conversion.
-  // `tokenizer`: the section of the output. Fails  kInvalidArgument when the folder belongs to
-  // another conversion, holds other files, would
+  // `merged`: the part of the source with adapters, null: none. `tokenizer`: the section of the
+  // output.
+  // Fails  kInvalidArgument when the folder belongs to another conversion, holds other files, would
   //        hold a result, or is in use; kIo
   static qsf::Result<std::unique_ptr<WorkFolder>> open(const ConvertOptions& options,
                                                        const qsf::ModelSource& source,
+                                                       const qsf::MergedModel* merged,
                                                        qsf::ByteSpan tokenizer);
   // Removes a folder without progress.
   ~WorkFolder();

@@ -17,6 +17,8 @@
 #include <utility>
 #include <vector>
 
+#include "base/rng.h"
+#include "import/testing/adapter_folder.h"
 #include "import/testing/hf_folder.h"
 #include "tools/testing/convert_tool.h"
 
@@ -41,6 +43,7 @@ class QsfConvertWorkTest : public testing::Test {
           out_.file("m.qsf")}) {
       more.push_back(argument);
     }
+    more.insert(more.begin(), merging_.begin(), merging_.end());
     return more;
   }
   std::vector<std::string> resumable(const std::string& type = "3bit-super") {
@@ -74,6 +77,7 @@ class QsfConvertWorkTest : public testing::Test {
   TemporaryFolder in_;
   TemporaryFolder out_;
   std::string model_ = kModel;
+  std::vector<std::string> merging_;  // options of adapters
   const std::string folder_ = in_.file("work");
 };
 
@@ -163,6 +167,29 @@ TEST_F(QsfConvertWorkTest, AnotherConfigurationOrTokenizerIsRefused) {
 }
 
 // A process may be killed in the moment in which a file has a temporary name.
+// The model is identified by its first rows, which this adapter does not change.
+TEST_F(QsfConvertWorkTest, AnotherAdapterIsAnotherConversion) {
+  TestTensors pair;
+  Rng rng(8);
+  add_lora_pair("model.layers.5.self_attn.v_proj", 256, 128, 3, rng, pair);
+  std::vector<float>& b =
+      pair["base_model.model.model.layers.5.self_attn.v_proj.lora_B.weight"].values;
+  std::fill(b.begin(), b.begin() + 3 * 64, 0.0F);
+  const TemporaryFolder adapter;
+  write_adapter(adapter, kTinyPeftConfig, pair);
+  const std::string without = convert_at_once();
+  merging_ = {"--merge-lora", adapter.path()};
+  const std::string at_once = convert_at_once();
+  EXPECT_NE(at_once, without);
+  interrupt();
+  merging_.back() += ":0.5";
+  expect_failure(run(resumable()), 1, "which has \"--merge-lora: 1 adapters, checksum ");
+  merging_.back() = adapter.path();
+  const Outcome outcome = run(resumable());
+  EXPECT_EQ(outcome.code, 0) << outcome.err;
+  EXPECT_EQ(out_.read("m.qsf"), at_once);
+}
+
 TEST_F(QsfConvertWorkTest, FilesInTheMakingAreRemoved) {
   interrupt();
   for (const char* name : {"calibration.tmp-12-0", "section-layer-1.tmp-12-3", "rows.tmp-1-1"}) {
