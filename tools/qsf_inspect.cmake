@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: MIT
 qsf_program(inspect
   SOURCES inspect/qsf_inspect.cc
+          inspect/qsf_inspect_adapter.cc
           inspect/qsf_inspect_gguf.cc
           inspect/qsf_inspect_plan.cc
           inspect/qsf_inspect_report.cc

@@ -1,18 +1,20 @@
 // SPDX-License-Identifier: MIT
 //
-// qsf inspect: prints the content of a .qsf file and checks every byte of it; prints the content of
-// a GGUF file and what a conversion would use of it.
+// qsf inspect: prints the content of a .qsf file, a model or an adapter, and checks every byte of
+// it; prints the content of a GGUF file and what a conversion would use of it.
 
 #include <cinttypes>
 #include <cstdio>
 #include <string>
 
+#include "format/adapter_reader.h"
 #include "format/tensor_values.h"
 #include "tools/common/engine_options.h"
 #include "tools/common/model_cache.h"
 #include "tools/common/option_parser.h"
 #include "tools/common/programs.h"
 #include "tools/common/tool_support.h"
+#include "tools/inspect/qsf_inspect_adapter.h"
 #include "tools/inspect/qsf_inspect_gguf.h"
 #include "tools/inspect/qsf_inspect_plan.h"
 #include "tools/inspect/qsf_inspect_report.h"
@@ -107,12 +109,29 @@ int inspect_gguf(const InspectOptions& options) {
   return text ? print(*text) : fail(text.error());
 }
 
+int inspect_adapter(const InspectOptions& options) {
+  if (options.plan || !options.dump_tensor.empty()) {
+    print_error(program_name(),
+                options.path + ": an adapter file, expected a model for --plan and --dump-tensor");
+    return kUsage;
+  }
+  const auto reader = qsf::AdapterReader::open(options.path);
+  if (!reader) return fail(reader.error());
+  const int printed = print(options.json ? adapter_json_report(*reader, options.tensors)
+                                         : adapter_text_report(*reader, options.tensors));
+  if (printed != kSuccess || !options.verify) return printed;
+  if (const qsf::Status status = verify_adapter(*reader); !status.ok()) return fail(status);
+  return options.json ? kSuccess : print("\nverified: every checksum and every value is good\n");
+}
+
 int inspect(const InspectOptions& options) {
   if (const std::string problem = check_model_path(options.path); !problem.empty()) {
     print_error(program_name(), problem);
     return kFailure;
   }
   if (is_gguf_file(options.path)) return inspect_gguf(options);
+  const auto is_adapter = qsf::is_adapter_file(options.path);
+  if (is_adapter && *is_adapter) return inspect_adapter(options);
   if (options.plan) return plan(options);
   const auto reader = qsf::QsfReader::open(options.path);
   if (!reader) return fail(reader.error());
@@ -130,7 +149,7 @@ constexpr const char* kPlanGroup = "Options of --plan, as qsf run has them";
 
 int inspect_main(int argc, char** argv) {
   InspectOptions options;
-  OptionParser parser("Prints the content of a .qsf file or a GGUF file.");
+  OptionParser parser("Prints the content of a .qsf file, a model or an adapter, or a GGUF file.");
   parser.value("FILE", options.path, "The .qsf or .gguf file").type_name("").required();
   parser.flag("--verify", options.verify,
               "Read every tile and check all checksums and weights; exit code 1 on damage");

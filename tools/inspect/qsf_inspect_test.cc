@@ -114,6 +114,67 @@ TEST_F(QsfInspectTest, ReportsWhichTypesAFileHolds) {
   EXPECT_EQ(report["weight_types"][1]["type"], "f16");
 }
 
+// Converts a golden adapter for its base.
+class QsfInspectAdapterTest : public QsfInspectTest {
+ protected:
+  void SetUp() override {
+    QsfInspectTest::SetUp();
+    base_ = path_ + ".base";
+    const std::string golden = QSF_SOURCE_DIR "/testdata/";
+    const std::string convert = QSF_BIN_DIR "/qsf-convert --quiet ";
+    ASSERT_EQ(std::system((convert + "--quant-type f32 " + golden + "golden/llama_gqa_tied " +
+                           base_ + " 2> /dev/null")
+                              .c_str()),
+              0);
+    ASSERT_EQ(std::system((convert + golden + "adapters/llama_patterns " + path_ + " --base " +
+                           base_ + " 2>&1")
+                              .c_str()),
+              0);
+  }
+  void TearDown() override {
+    std::filesystem::remove(base_);
+    QsfInspectTest::TearDown();
+  }
+  std::string base_;
+};
+
+TEST_F(QsfInspectAdapterTest, ReportsAdapters) {
+  const Outcome text = run("--tensors --verify " + path_);
+  EXPECT_EQ(text.code, 0) << text.output;
+  for (const char* part :
+       {"adapter           llama_patterns\n", "architecture      llama\n",
+        "base              the model with fingerprint ",
+        "attn_q                      3            3", "attn_v                      3            2",
+        "layer 1, attn_v: [16, 48], rank 2, scale ",
+        "verified: every checksum and every value is good"}) {
+    EXPECT_THAT(text.output, HasSubstr(part));
+  }
+  const auto report =
+      nlohmann::json::parse(run("--json --tensors " + path_).output, nullptr, false);
+  ASSERT_TRUE(report.is_object());
+  EXPECT_EQ(report["adapter"]["pairs"], 6);
+  EXPECT_EQ(report["adapter"]["base_fingerprint"].get<std::string>().size(), 16U);
+  EXPECT_EQ(report["pairs"][0]["kind"], "attn_q");
+  EXPECT_EQ(report["pairs"][0]["rank"], 3);
+  EXPECT_EQ(run("--plan " + path_).code, 2);
+  EXPECT_EQ(run("--dump-tensor final/head " + path_).code, 2);
+}
+
+TEST_F(QsfInspectAdapterTest, VerifyFindsDamage) {
+  std::filesystem::resize_file(base_, 0);
+  std::filesystem::copy_file(path_, base_, std::filesystem::copy_options::overwrite_existing);
+  std::fstream file(base_, std::ios::in | std::ios::out | std::ios::binary);
+  file.seekp(-80, std::ios::end);
+  file.put('\x55');
+  file.close();
+  EXPECT_EQ(run(base_).code, 0);
+  const Outcome verified = run("--verify " + base_);
+  EXPECT_EQ(verified.code, 1);
+  EXPECT_THAT(verified.output, HasSubstr("layer 2, attn_v: checksum"));
+  std::filesystem::resize_file(base_, std::filesystem::file_size(base_) - 1);
+  EXPECT_EQ(run(base_).code, 1);
+}
+
 TEST_F(QsfInspectTest, ReportsHowTextsAreEmbedded) {
   const auto converted = [this](const std::string& name) {
     const std::string convert = QSF_BIN_DIR "/qsf-convert --quiet " QSF_SOURCE_DIR
