@@ -17,20 +17,23 @@ exchanged, or without the last module.
 import argparse
 import json
 import pathlib
+import re
 import struct
 import sys
 
 import peft
 import safetensors.torch
 import torch
-from transformers import AutoModelForCausalLM
+from peft.utils import transformers_weight_conversion
+
+import make_golden_models
 
 GOLDEN = pathlib.Path(__file__).resolve().parents[2] / "testdata" / "golden"
 CASES = [(1, 5), (65, 5)]
 MIN_CHANGE = 1e-2
 # Base and configuration: separate projections and the head; a rank and an alpha of their own by
 # module; fused and transposed projections.
-ADAPTERS = {
+CHOSEN = {
     "llama_all": ("llama_gqa_tied", {"r": 4, "lora_alpha": 6, "target_modules": [
         "q_proj", "k_proj", "v_proj", "o_proj", "gate_proj", "up_proj", "down_proj", "lm_head"]}),
     "llama_patterns": ("llama_gqa_tied", {
@@ -41,11 +44,45 @@ ADAPTERS = {
     "gpt2_transposed": ("gpt2", {"r": 2, "lora_alpha": 3, "fan_in_fan_out": True,
                                  "target_modules": ["c_attn", "c_proj", "c_fc"]}),
 }
+# One model of each family, and of each layout of its weights. Their adapters change every linear
+# module and the head.
+WHOLE = [
+    "bloom", "cohere", "cohere2", "deepseek_v2", "deepseek_v2_lite", "deepseek_v3", "exaone4",
+    "falcon", "falcon_alibi", "falcon_groups", "gemma", "gemma2", "gemma3", "gemma3_vision",
+    "gemma3n", "gemma4", "gemma4_a4b", "gemma4_e", "glm4", "glm4_moe", "glm4_moe_lite", "gpt_neox",
+    "gpt_oss", "gpt_oss_floats", "granite", "granite4", "granite4h", "granite4h_experts",
+    "granitemoe", "granitemoeshared", "lfm2", "lfm2_moe", "llama4", "llama4_dense_layers",
+    "ministral3", "mistral", "mixtral", "mpt", "nemotron_h", "nemotron_h_mixed", "olmo2", "olmo3",
+    "olmoe", "opt", "phi2", "phimoe", "qwen2", "qwen2_moe", "qwen3", "qwen3_5", "qwen3_5_moe",
+    "qwen3_moe", "qwen3_next", "smollm3", "stablelm", "starcoder2",
+]
+# For models with experts peft takes "gate_proj" for the stacked ones too, which are no modules.
+transformers_weight_conversion._MODEL_TO_CONVERSION_PATTERN.clear()
+# Linear modules that are left out: QSF has no adapters of them, or peft refuses them (out_proj of
+# Nemotron-H) or cannot wrap them (routers that return several tensors).
+LEFT_OUT = ("vision_tower", "multi_modal_projector", "embed_vision", "audio_tower", "embed_audio",
+            "altup", "laurel", "per_layer", "shared_expert_gate", "kv_b_proj")
+ALSO_LEFT_OUT = {"llama4": "router", "llama4_dense_layers": "router", "phimoe": "router",
+                 "nemotron_h": "out_proj", "nemotron_h_mixed": "out_proj"}
+
+
+def whole_options(base):
+    """Returns the configuration of an adapter of every linear module of a model."""
+    left_out = [*LEFT_OUT, *filter(None, [ALSO_LEFT_OUT.get(base)])]
+    pattern = f".*({'|'.join(left_out)}).*"
+    linear = {name for name, module in load_base(base).named_modules()
+              if isinstance(module, torch.nn.Linear) and not re.fullmatch(pattern, name)}
+    return {"r": 2, "lora_alpha": 3, "exclude_modules": pattern,
+            "target_modules": sorted({name.rpartition(".")[2] for name in linear})}
+
+
+def bases_of_adapters():
+    bases = {name: base for name, (base, _) in CHOSEN.items()}
+    return bases | {f"{base}_whole": base for base in WHOLE}
 
 
 def load_base(base):
-    return AutoModelForCausalLM.from_pretrained(GOLDEN / base, dtype=torch.float32,
-                                                attn_implementation="eager").float().eval()
+    return make_golden_models.load(GOLDEN / base)
 
 
 def golden_tokens(base):
@@ -98,7 +135,8 @@ def write_expected(path, tokens, logits):
 
 
 def make(name, folder, seed):
-    base, options = ADAPTERS[name]
+    base = bases_of_adapters()[name]
+    options = CHOSEN[name][1] if name in CHOSEN else whole_options(base)
     torch.manual_seed(seed)
     config = peft.LoraConfig(task_type="CAUSAL_LM", **options)
     model = peft.get_peft_model(load_base(base), config)
@@ -124,7 +162,7 @@ def make(name, folder, seed):
 
 
 def check(out_dir):
-    for name, (base, _) in ADAPTERS.items():
+    for name, base in bases_of_adapters().items():
         data = (out_dir / name / "expected.bin").read_bytes()
         vocab, n_tokens, n_cases = struct.unpack_from("<III", data, 8)
         tokens = list(struct.unpack_from(f"<{n_tokens}I", data, 20))
@@ -137,7 +175,7 @@ def check(out_dir):
             at += 8 + 4 * rows * vocab
             if change(stored, logits[prompt - 1:prompt - 1 + rows]) > 1e-5:
                 sys.exit(f"{name}: other logits than expected.bin")
-    print(f"{len(ADAPTERS)} adapters as they were")
+    print(f"{len(bases_of_adapters())} adapters as they were")
 
 
 def main():
@@ -149,7 +187,7 @@ def main():
     if args.check:
         check(args.out_dir)
         return
-    for seed, name in enumerate(ADAPTERS):
+    for seed, name in enumerate(bases_of_adapters()):
         (args.out_dir / name).mkdir(parents=True, exist_ok=True)
         make(name, args.out_dir / name, seed)
 
