@@ -7,23 +7,22 @@
 
 #include <gtest/gtest.h>
 #include <qsf/qsf.h>
-#include <unistd.h>
 
 #include <algorithm>
-#include <cstdlib>
 #include <filesystem>
 #include <nlohmann/json.hpp>
 #include <string>
 #include <vector>
 
-#include "format/adapter_writer.h"
-#include "format/qsf_reader.h"
-#include "import/hf/peft_adapter.h"
 #include "tests/model/testing/golden_model.h"
+#include "tools/testing/convert_tool.h"
 
 namespace {
 
 using namespace qsf_tools;
+using qsf::testing_support::Outcome;
+using qsf::testing_support::run;
+using qsf::testing_support::TemporaryFolder;
 namespace fs = std::filesystem;
 
 constexpr double kTolerance = 1e-4;   // of the largest logit, as of golden models
@@ -46,43 +45,33 @@ std::vector<std::string> golden_adapters() {
 class AdapterLogitsTest : public testing::TestWithParam<std::string> {
  protected:
   void SetUp() override {
-    scratch_ = fs::temp_directory_path() /
-               ("qsf_adapter_" + GetParam() + "_" + std::to_string(::getpid()));
-    fs::create_directories(scratch_);
-    const std::string config = read_file(source() / "adapter_config.json");
-    base_ = nlohmann::json::parse(config).at("base_model_name_or_path");
-    model_ = scratch_ / "model.qsf";
-    const std::string command = std::string(QSF_BIN_DIR) +
-                                "/qsf-convert --quiet --quant-type f32 " +
-                                (testdata() / "golden" / base_).string() + " " + model_.string();
-    ASSERT_EQ(std::system(command.c_str()), 0) << command;
-    const qsf::QsfReader reader = qsf::QsfReader::open(model_).value();
-    const auto adapter = qsf::PeftAdapter::open(source(), reader.spec());
-    ASSERT_TRUE(adapter.has_value()) << adapter.error().message();
-    const qsf::Status written =
-        qsf::write_adapter_file(scratch_ / "adapter.qsf", adapter->spec(), *adapter);
-    ASSERT_TRUE(written.ok()) << written.message();
+    const auto config = nlohmann::json::parse(read_file(source() / "adapter_config.json"));
+    const std::string base = testdata() / "golden" / config["base_model_name_or_path"];
+    const Outcome model = run({"--quiet", "--quant-type", "f32", base, file("model")});
+    ASSERT_EQ(model.code, 0) << model.err;
+    const Outcome adapter = run({source(), file("adapter"), "--base", file("model")});
+    ASSERT_EQ(adapter.code, 0) << adapter.err;
   }
-  void TearDown() override { fs::remove_all(scratch_); }
 
   fs::path source() const { return testdata() / "adapters" / GetParam(); }
+  std::string file(const std::string& name) const { return out_.file(name + ".qsf"); }
 
   EnginePtr open(int rows_per_pass) const {
     QSFConfig* config = qsf_config_default();
     qsf_config_set_kv_type(config, QSF_KV_F32);
     qsf_config_set_rows_per_pass(config, rows_per_pass);
     qsf_config_set_threads(config, 2);
-    qsf_config_add_adapter(config, (scratch_ / "adapter.qsf").c_str(), "golden");
+    qsf_config_add_adapter(config, file("adapter").c_str(), nullptr);
     qsf_config_set_adapter(config, 1, 1.0F);
     QSFEngine* engine = nullptr;
     qsf_error error = {};
-    EXPECT_EQ(qsf_engine_open(model_.c_str(), config, &engine, &error), QSF_OK) << error.message;
+    EXPECT_EQ(qsf_engine_open(file("model").c_str(), config, &engine, &error), QSF_OK)
+        << error.message;
     qsf_config_free(config);
     return EnginePtr(engine);
   }
 
-  fs::path scratch_, model_;
-  std::string base_;
+  TemporaryFolder out_;
 };
 
 TEST_P(AdapterLogitsTest, MatchPeft) {
@@ -102,7 +91,7 @@ TEST_P(AdapterLogitsTest, MatchPeft) {
 
 TEST_P(AdapterLogitsTest, TheBaseIsOffByFar) {
   const Golden golden(source() / "expected.bin");
-  const EnginePtr base = open_engine(model_, QSF_KV_F32, 0, 2);
+  const EnginePtr base = open_engine(file("model"), QSF_KV_F32, 0, 2);
   ASSERT_NE(base, nullptr);
   for (const Golden::Case& item : golden.cases) {
     EXPECT_GT(largest_error(run_case(base.get(), golden, item), item.rows),

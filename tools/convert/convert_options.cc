@@ -325,9 +325,9 @@ void add_adapter_options(OptionParser& parser, ConvertOptions& options, Words& w
       .group(kGroup);
   parser
       .value("--merge-lora", words.merge,
-             "Add an adapter to the weights of the model IN, times SCALE; 1 without it. A PEFT "
-             "folder, a GGUF adapter or an adapter file. May be given several times")
-      .type_name("ADAPTER[:SCALE]")
+             "Add an adapter to the weights of the model IN: a PEFT folder, a GGUF adapter or an "
+             "adapter file; ADAPTER:F adds F times as much. May be given several times")
+      .type_name("ADAPTER")
       .group(kGroup);
 }
 
