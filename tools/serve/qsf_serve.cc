@@ -57,10 +57,12 @@ HttpLimits http_limits(const ServeOptions& options) {
   return limits;
 }
 
-ModelSettings model_settings(const ServeOptions& options, const HttpLimits& limits,
-                             const std::string& cache_folder) {
+ModelSettings model_settings(const ServeOptions& options, std::vector<ServedModel> adapters,
+                             const HttpLimits& limits, const std::string& cache_folder) {
   ModelSettings settings;
   settings.engine = options.engine;
+  settings.engine.adapters.files.clear();
+  settings.adapters = std::move(adapters);
   settings.cache = options.cache;
   settings.i2s_layout = options.i2s_layout;
   settings.quiet = options.quiet;
@@ -144,6 +146,7 @@ class SignalThread {
 // What the command line names, read.
 struct Inputs {
   std::vector<ServedModel> models;
+  std::vector<ServedModel> adapters;
   AccessSettings access;
 };
 
@@ -159,6 +162,9 @@ std::optional<Inputs> read_inputs(const ServeOptions& options, std::string& erro
   if (!models) return std::nullopt;
   Inputs inputs;
   inputs.models = std::move(*models);
+  auto adapters = list_adapters(options.engine.adapters.files, inputs.models, error);
+  if (!adapters) return std::nullopt;
+  inputs.adapters = std::move(*adapters);
   inputs.access.origins = options.origins;
   inputs.access.max_body_bytes = options.max_body_bytes;
   if (options.api_key_file.empty()) return inputs;
@@ -166,6 +172,15 @@ std::optional<Inputs> read_inputs(const ServeOptions& options, std::string& erro
   if (!keys) return std::nullopt;
   inputs.access.api_keys = std::move(*keys);
   return inputs;
+}
+
+void set_api(ApiSettings& api, const ServeOptions& options,
+             const std::vector<ServedModel>& adapters) {
+  api.strict_fields = options.strict_fields;
+  api.max_texts = api.max_choices = options.texts;
+  api.max_prompts = options.texts;
+  api.adapter_scale = options.engine.adapters.scale_or_default();
+  for (const ServedModel& adapter : adapters) api.adapters.push_back({adapter.id, adapter.path});
 }
 
 ScheduleSettings schedule_settings(const ServeOptions& options, const std::string& folder,
@@ -200,15 +215,14 @@ int serve(const ServeOptions& options) {
 
   SignalThread signals;
   const HttpLimits limits = http_limits(options);
-  const ModelSettings model = model_settings(options, limits, cache.path());
+  ApiSettings api;
+  set_api(api, options, inputs->adapters);
+  const ModelSettings model =
+      model_settings(options, std::move(inputs->adapters), limits, cache.path());
   ServedModels models(std::move(inputs->models), model);
   ServeMetrics metrics;
   Scheduler scheduler(models, schedule_settings(options, folder.path(), model.prefix_cache),
                       metrics);
-  ApiSettings api;
-  api.strict_fields = options.strict_fields;
-  api.max_texts = api.max_choices = options.texts;
-  api.max_prompts = options.texts;
   api.list_models = [&models] { return models.listing(); };
   ServeService service(std::move(inputs->access), api, scheduler, metrics);
 

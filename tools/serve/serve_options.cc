@@ -148,6 +148,10 @@ std::string check_combination(const ServeOptions& options) {
     return "--cache-folder needs the prefix cache: leave out --no-prefix-cache, --kv-spill, and "
            "KV policies and attention but full";
   }
+  const bool has_one_model = options.models.size() < 2 && options.models_folder.empty();
+  if (!options.engine.adapters.files.empty() && !has_one_model) {
+    return "--lora: an adapter belongs to one model; name that one alone, without --models-dir";
+  }
   return check_engine_options(options.engine);
 }
 

@@ -39,6 +39,13 @@ struct TextConstraint {
   std::string param;    // the field that it came from, for errors
 };
 
+// The adapter of a text, as qsf_session_set_adapter takes it.
+struct TextAdapter {
+  int number = 0;  // 0: none
+  float scale = 1.0F;
+  friend bool operator==(const TextAdapter&, const TextAdapter&) = default;
+};
+
 // One text to be generated.
 struct TextRequest {
   std::vector<int> prompt;
@@ -52,6 +59,7 @@ struct TextRequest {
   std::vector<std::string> dry_breakers;
   bool keep_special = false;  // the text of special tokens is delivered, too
   TextConstraint constraint;
+  std::optional<TextAdapter> adapter;  // none: that of the model's name
   bool log_probs = false;
   int n_top_log_probs = 0;
   bool prompt_log_probs = false;  // of the prompt, too, and of the token that ends the text

@@ -21,6 +21,7 @@ namespace qsf_tools {
 // A model as /v1/models lists it. Numbers are 0 where the model was not loaded yet.
 struct ModelListing {
   std::string id;
+  std::string parent;  // of an adapter: the id of its model
   std::string path;
   std::int64_t created = 0;  // seconds since 1970
   bool is_loaded = false;
@@ -33,6 +34,12 @@ struct ModelListing {
   std::string architecture;      // "llama", ...
   std::string quant_type;        // "4bit", ...
   bool has_chat_template = false;
+};
+
+// An adapter that requests may choose.
+struct AdapterListing {
+  std::string name;
+  std::string path;
 };
 
 // A conversation to be formatted; fields as ChatCall has them.
@@ -100,6 +107,8 @@ struct ApiSettings {
   const ModelAccess* access;
 
   std::function<std::vector<ModelListing>()> list_models;
+  std::vector<AdapterListing> adapters;  // by llama-server's ids, which count from 0
+  float adapter_scale = 1.0F;            // of requests that name none
 
   // Replaced by tests.
   std::function<std::int64_t()> now_seconds;

@@ -88,6 +88,57 @@ void read_dry(FieldReader& fields, qsf_sampling& sampling, std::vector<std::stri
   }
 }
 
+// Returns the adapter of an entry {"id": 0, "scale": 0.5}, a number of 0 where its scale is 0;
+// reports what is wrong with it.
+TextAdapter read_lora_entry(FieldReader& fields, const ApiSettings& settings,
+                            const JsonValue& entry) {
+  constexpr std::string_view kField = "lora";
+  const JsonValue* id = entry.member("id");
+  const std::optional<std::int64_t> index = id == nullptr ? std::nullopt : id->integer();
+  if (!index) {
+    fields.fail(kField,
+                "'lora' has an entry without the id of an adapter, expected entries as "
+                "{\"id\": 0, \"scale\": 0.5}");
+    return {};
+  }
+  const auto n_adapters = static_cast<std::int64_t>(settings.adapters.size());
+  if (*index < 0 || *index >= n_adapters) {
+    fields.fail(kField, "'lora' names adapter " + std::to_string(*index) +
+                            (n_adapters == 0 ? ", but the server has none; start it with --lora"
+                                             : ", but the server's adapters are 0 to " +
+                                                   std::to_string(n_adapters - 1)));
+    return {};
+  }
+  TextAdapter adapter{.number = static_cast<int>(*index) + 1, .scale = settings.adapter_scale};
+  if (const JsonValue* value = entry.member("scale"); value != nullptr && !value->is_null()) {
+    const std::optional<double> scale = value->number();
+    if (!scale || std::abs(*scale) > kMaxFloat) {
+      fields.fail(kField, "'lora' has a 'scale' that is no number of 32 bits");
+      return {};
+    }
+    adapter.scale = static_cast<float>(*scale);
+  }
+  return adapter.scale == 0.0F ? TextAdapter() : adapter;
+}
+
+// llama-server's list of adapters, those that it leaves out being 0; here one of them may be on. An
+// empty list is the same as none there, and here.
+void read_lora(FieldReader& fields, const ApiSettings& settings, TextRequest& text) {
+  const JsonArray* entries = fields.read_array("lora");
+  if (entries == nullptr || entries->empty()) return;
+  text.adapter.emplace();
+  for (const JsonValue& entry : *entries) {
+    const TextAdapter adapter = read_lora_entry(fields, settings, entry);
+    if (adapter.number == 0) continue;
+    if (text.adapter->number != 0) {
+      return fields.fail("lora",
+                         "'lora' has two entries with a scale other than 0; a text takes one "
+                         "adapter");
+    }
+    text.adapter = adapter;
+  }
+}
+
 // Samplers of other servers, and the values that switch them off.
 void refuse_other_samplers(FieldReader& fields) {
   fields.not_built("mirostat", kNeutralZero);
@@ -108,7 +159,6 @@ void refuse_other_samplers(FieldReader& fields) {
   fields.not_built("include_stop_str_in_output", kNeutralFalse);
   fields.not_built("skip_special_tokens", kNeutralTrue);
   fields.not_built("truncate_prompt_tokens", kNeutralZero);
-  fields.not_built("lora", kNeutralEmpty);
   // -1 is off.
   float top_n_sigma = -1;
   fields.read("top_n_sigma", top_n_sigma, {-kMaxFloat, 0});
@@ -184,6 +234,7 @@ void read_sampling(FieldReader& fields, const ApiSettings& settings, ChatCall& c
   fields.read_seed("seed", call.seed);
   fields.read("ignore_eos", call.text.ignore_end);
   read_logit_bias(fields, call.text.logit_bias);
+  read_lora(fields, settings, call.text);
   refuse_other_samplers(fields);
 }
 

@@ -12,9 +12,9 @@
 
 namespace qsf_tools {
 
-// temperature, top_k, top_p, min_p, typical_p, the penalties, DRY and XTC, logit_bias, seed and
-// ignore_eos, with the names of other servers for the same; samplers that are not built are refused
-// unless they are switched off. Starts from the server's defaults.
+// temperature, top_k, top_p, min_p, typical_p, the penalties, DRY and XTC, logit_bias, seed,
+// ignore_eos and lora, with the names of other servers for the same; samplers that are not built
+// are refused unless they are switched off. Starts from the server's defaults.
 void read_sampling(FieldReader& fields, const ApiSettings& settings, ChatCall& call);
 // Reads a number of tokens; -1, as some clients write it, is no limit.
 void read_max_tokens(FieldReader& fields, std::string_view field, int& max_tokens);

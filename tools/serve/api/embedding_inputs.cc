@@ -2,13 +2,23 @@
 #include "tools/serve/api/embedding_inputs.h"
 
 #include <algorithm>
-#include <string>
 #include <utility>
 
 #include "tools/serve/api/api_error.h"
+#include "tools/serve/api/ollama.h"
 #include "tools/serve/api/raw_prompt.h"
 
 namespace qsf_tools {
+
+void refuse_adapter(FieldReader& fields, const ApiSettings& settings, const std::string& name) {
+  const auto is_named = [tagless = ollama_model_name(name)](const AdapterListing& adapter) {
+    return adapter.name == tagless;
+  };
+  if (std::any_of(settings.adapters.begin(), settings.adapters.end(), is_named)) {
+    fields.fail("model", "'model' is the adapter '" + name +
+                             "', but embeddings are computed without adapters; name its model");
+  }
+}
 
 std::optional<ApiError> make_embedding_inputs(const ApiSettings& settings, const LoadedModel& model,
                                               int dimensions, bool truncate,

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 //
-// Text to tokens and back, the text of a conversation's prompt, and what the server is.
+// Text to tokens and back, the text of a conversation's prompt, and what the server is and has.
 
 #include "tools/serve/api/llama_server.h"
 
@@ -44,6 +44,11 @@ bool is_utf8(std::string_view bytes) {
   std::string json;
   append_json_string(bytes, json);
   return json.find("\xEF\xBF\xBD") == std::string::npos;
+}
+
+// Where a file lies is nobody's business.
+std::string_view file_name_of(std::string_view path) {
+  return path.substr(path.rfind('/') + 1);
 }
 
 struct TokenizeCall {
@@ -154,13 +159,11 @@ class PropsJob : public TextJob {
 
  private:
   std::optional<ApiError> write(const LoadedModel& model, JsonWriter& json) override {
-    const std::string_view path = model.path;
     const char* source = model.info.chat_template;
     json.begin_object().name("default_generation_settings").begin_object();
     json.member("n_ctx", model.info.context).end_object();
     json.member("total_slots", settings_.max_texts).member("model_alias", model.id);
-    // Where it lies is nobody's business.
-    json.member("model_path", path.substr(path.rfind('/') + 1));
+    json.member("model_path", file_name_of(model.path));
     json.member("chat_template", source == nullptr ? "" : source);
     json.name("modalities").begin_object().member("vision", false).member("audio", false);
     json.end_object().member("build_info", system_fingerprint() + "-qsf");
@@ -234,12 +237,38 @@ std::shared_ptr<ServeJob> handle_props(const ApiRequest& request) {
   return std::make_shared<PropsJob>("", FieldReport(), request);
 }
 
+std::shared_ptr<ServeJob> handle_lora_adapters(const ApiRequest& request) {
+  const ApiSettings& settings = *request.settings;
+  JsonWriter json;
+  json.begin_array();
+  for (std::size_t id = 0; id < settings.adapters.size(); ++id) {
+    const AdapterListing& adapter = settings.adapters[id];
+    json.begin_object().member("id", id).member("path", file_name_of(adapter.path));
+    json.member("scale", settings.adapter_scale).member("name", adapter.name).end_object();
+  }
+  json.end_array();
+  AnswerOutput(request.exchange).respond(200, json.take());
+  return nullptr;
+}
+
+// Sets what requests without `lora` take, in llama-server. Here a request is computed alike
+// whatever other clients do.
+std::shared_ptr<ServeJob> refuse_lora_adapters(const ApiRequest& request) {
+  request.exchange->respond(openai_error_response(http_error(
+      501,
+      "'POST /lora-adapters' is not supported: it would change the texts of other clients; choose "
+      "an adapter in each request, by its name in 'model' or by its id in 'lora'")));
+  return nullptr;
+}
+
 constexpr Route kLlamaServerRoutes[] = {
     {"POST", "/infill", &handle_infill, &openai_error_response},
     {"POST", "/tokenize", &handle_tokenize, &openai_error_response},
     {"POST", "/detokenize", &handle_detokenize, &openai_error_response},
     {"POST", "/apply-template", &handle_apply_template, &openai_error_response},
     {"GET", "/props", &handle_props, &openai_error_response},
+    {"GET", "/lora-adapters", &handle_lora_adapters, &openai_error_response},
+    {"POST", "/lora-adapters", &refuse_lora_adapters, &openai_error_response},
 };
 
 }  // namespace

@@ -91,6 +91,78 @@ TEST(LlamaServerTest, Infill) {
   EXPECT_EQ(server.post("/infill", R"({"input_prefix":"a","input_suffix":"b"})").status, 400);
 }
 
+TEST(LlamaServerTest, LoraAdapters) {
+  FakeServer server;
+  EXPECT_EQ(server.send("GET", "/lora-adapters").body, "[]");
+  server.settings.adapters = {{"red", "/srv/lora/a.qsf"}, {"blue", "b.qsf"}};
+  server.settings.adapter_scale = 0.5F;
+  EXPECT_EQ(
+      server.send("GET", "/lora-adapters").body,
+      R"([{"id":0,"path":"a.qsf","scale":0.5,"name":"red"},{"id":1,"path":"b.qsf","scale":0.5,"name":"blue"}])");
+  const FakeExchange& got = server.post("/lora-adapters", R"([{"id":0,"scale":1}])");
+  EXPECT_EQ(got.status, 501);
+  EXPECT_NE(got.body.find("choose an adapter in each request"), std::string::npos) << got.body;
+}
+
+TEST(LlamaServerTest, LoraChoosesAnAdapter) {
+  FakeServer server;
+  server.settings.adapters = {{"red", "a.qsf"}, {"blue", "b.qsf"}};
+  server.settings.adapter_scale = 0.5F;
+  const auto adapter_of = [&server](const std::string& lora) {
+    server.post("/infill", R"({"input_prefix":"a","input_suffix":"b","lora":)" + lora + "}");
+    EXPECT_EQ(server.texts.size(), 1U) << lora << ": " << server.exchange->body;
+    return server.texts.empty() ? std::nullopt : server.texts[0].adapter;
+  };
+  for (const char* none : {"[]", "null"}) EXPECT_EQ(adapter_of(none), std::nullopt) << none;
+  EXPECT_EQ(adapter_of(R"([{"id":0}])"), (TextAdapter{.number = 1, .scale = 0.5F}));
+  EXPECT_EQ(adapter_of(R"([{"id":1,"scale":null}])"), (TextAdapter{.number = 2, .scale = 0.5F}));
+  EXPECT_EQ(adapter_of(R"([{"id":1,"scale":-2.5}])"), (TextAdapter{.number = 2, .scale = -2.5F}));
+  EXPECT_EQ(adapter_of(R"([{"id":0,"scale":0},{"id":1,"scale":1}])"),
+            (TextAdapter{.number = 2, .scale = 1.0F}));
+  EXPECT_EQ(adapter_of(R"([{"id":1,"scale":1},{"id":0,"scale":0}])"),
+            (TextAdapter{.number = 2, .scale = 1.0F}));
+  EXPECT_EQ(adapter_of(R"([{"id":0,"scale":0}])"), TextAdapter());
+}
+
+TEST(LlamaServerTest, LoraThatCannotBeIsRefused) {
+  FakeServer server;
+  const auto refusal = [&server](const std::string& lora) {
+    const FakeExchange& got =
+        server.post("/v1/completions", R"({"prompt":"a","lora":)" + lora + "}");
+    EXPECT_EQ(got.status, 400) << lora;
+    EXPECT_NE(got.body.find(R"("param":"lora")"), std::string::npos) << got.body;
+    return got.body;
+  };
+  EXPECT_NE(refusal(R"([{"id":0}])").find("the server has none"), std::string::npos);
+  server.settings.adapters = {{"red", "a.qsf"}, {"blue", "b.qsf"}};
+  for (const char* lora :
+       {R"([{"id":2}])", R"([{"id":-1}])", R"([{"id":2,"scale":0}])", R"([{"id":0},{"id":2}])"}) {
+    EXPECT_NE(refusal(lora).find("adapters are 0 to 1"), std::string::npos) << lora;
+  }
+  EXPECT_NE(refusal(R"([{"id":0},{"id":1}])").find("one adapter"), std::string::npos);
+  EXPECT_NE(refusal(R"([{"id":0},{"id":0}])").find("one adapter"), std::string::npos);
+  for (const char* lora :
+       {R"([{"scale":1}])", R"([{"id":"0"}])", R"([{"id":0.5}])", "[0]",
+        R"([{"id":0,"scale":"1"}])", R"([{"id":0,"scale":1e39}])", R"("red")", R"({"id":0})"}) {
+    refusal(lora);
+  }
+}
+
+// The embeddings of its model would be given for those of the adapter.
+TEST(LlamaServerTest, EmbeddingsOfAdaptersAreRefused) {
+  FakeServer server;
+  server.settings.adapters = {{"red", "a.qsf"}};
+  for (const char* path : {"/v1/embeddings", "/api/embed"}) {
+    for (const char* name : {"red", "red:latest"}) {
+      const FakeExchange& got =
+          server.post(path, R"({"input":"a","model":")" + std::string(name) + "\"}");
+      EXPECT_EQ(got.status, 400) << path << name;
+      EXPECT_NE(got.body.find("without adapters"), std::string::npos) << got.body;
+    }
+    EXPECT_EQ(server.post(path, R"({"input":"a","model":"tiny"})").status, 200) << path;
+  }
+}
+
 TEST(LlamaServerTest, Health) {
   EXPECT_EQ(health_response(true, "").body, R"({"status":"ok"})");
   const HttpResponse loading = health_response(false, "Loading model");

@@ -33,6 +33,7 @@ EmbedCall read_embed(const JsonValue& body, bool is_old, const ApiSettings& sett
   fields.read("model", call.model);
   if (call.model.empty()) fields.fail("model", "'model' is missing, expected a model's name");
   call.model = ollama_model_name(std::move(call.model));
+  refuse_adapter(fields, settings, call.model);
   call.inputs = read_raw_prompts(fields, is_old ? "prompt" : "input", is_old ? 1 : kMaxEmbedInputs);
   for (RawPrompt& input : call.inputs) input.parse_special = false;
   fields.read("dimensions", call.dimensions, 1, 1 << 30);

@@ -54,7 +54,8 @@ std::string parameter_size(std::uint64_t n) {
 }
 
 void write_details(JsonWriter& json, const ModelListing& model) {
-  json.name("details").begin_object().member("parent_model", "").member("format", "qsf");
+  json.name("details").begin_object().member("parent_model", model.parent);
+  json.member("format", "qsf");
   json.member("family", model.architecture).name("families").begin_array();
   json.text(model.architecture).end_array();
   json.member("parameter_size", model.n_params > 0 ? parameter_size(model.n_params) : "");

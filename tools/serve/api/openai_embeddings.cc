@@ -33,6 +33,7 @@ EmbeddingsCall read_embeddings(const JsonValue& body, const ApiSettings& setting
   EmbeddingsCall call;
   FieldReader fields(body, "", report);
   fields.read("model", call.model);
+  refuse_adapter(fields, settings, call.model);
   call.inputs = read_raw_prompts(fields, "input", kMaxInputs);
   for (RawPrompt& input : call.inputs) input.parse_special = false;
   std::size_t word = 0;

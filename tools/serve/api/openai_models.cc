@@ -12,6 +12,7 @@ namespace {
 void write_model(JsonWriter& json, const ModelListing& model) {
   json.begin_object().member("id", model.id).member("object", "model");
   json.member("created", model.created).member("owned_by", "qsf").member("root", model.id);
+  if (!model.parent.empty()) json.member("parent", model.parent);
   // vLLM's name, and llama-server's object, for what clients ask about the context.
   if (model.n_ctx > 0) json.member("max_model_len", model.n_ctx);
   json.name("meta").begin_object();

@@ -65,6 +65,20 @@ TEST_F(RouterTest, DescribesAModel) {
   }
 }
 
+TEST_F(RouterTest, AnAdapterHasAParent) {
+  server_.settings.list_models = [] {
+    ModelListing adapter;
+    adapter.id = "red";
+    adapter.parent = "small";
+    return std::vector<ModelListing>{adapter};
+  };
+  EXPECT_EQ(
+      server_.send("GET", "/v1/models/red").body,
+      R"({"id":"red","object":"model","created":0,"owned_by":"qsf","root":"red","parent":"small",)"
+      R"("meta":{}})");
+  EXPECT_THAT(server_.send("GET", "/api/tags").body, HasSubstr(R"("parent_model":"small")"));
+}
+
 TEST_F(RouterTest, RefusesPathsAndMethods) {
   for (const char* path :
        {"//", "/v1", "/v1/", "/v1/nothing", "/v1/models/", "/v1/chat/completions/", "/v1/v1/models",

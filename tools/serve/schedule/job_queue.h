@@ -26,6 +26,7 @@ namespace qsf_tools {
 struct WaitingJob {
   std::shared_ptr<ServeJob> job;
   std::size_t model = 0;        // index in the list of models
+  TextAdapter adapter;          // that the model's name chose
   bool prepared = false;        // `texts` is set
   bool waits_for_room = false;  // without texts: its next step found none
   std::vector<TextRequest> texts;

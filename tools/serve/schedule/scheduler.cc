@@ -64,7 +64,7 @@ Scheduler::Scheduler(ServedModels& models, ScheduleSettings settings, ServeMetri
 Scheduler::~Scheduler() = default;
 
 std::optional<ApiError> Scheduler::submit(std::shared_ptr<ServeJob> job) {
-  const std::optional<std::size_t> model = models_.find(job->model());
+  const std::optional<ModelChoice> model = models_.find(job->model());
   if (!model) {
     ApiError error;
     error.status = 404;
@@ -76,7 +76,8 @@ std::optional<ApiError> Scheduler::submit(std::shared_ptr<ServeJob> job) {
   }
   WaitingJob waiting;
   waiting.job = std::move(job);
-  waiting.model = *model;
+  waiting.model = model->index;
+  waiting.adapter = model->adapter;
   waiting.prompt_tokens = waiting.cost = kUnknownTokens;
   waiting.arrived_ns = steady_ns();
   {
@@ -254,6 +255,7 @@ bool Scheduler::prepare(WaitingJob& waiting) {
     computing_.push_back(std::move(waiting));
     return false;
   }
+  if (!error) error = choose_adapter(waiting);
   if (!error) error = check(model, waiting.texts);
   if (error) {
     refuse(waiting, *error);
@@ -273,6 +275,23 @@ bool Scheduler::prepare(WaitingJob& waiting) {
   waiting.prompt_tokens = prompt_tokens;
   waiting.cost = cost;
   return true;
+}
+
+// Gives texts that choose no adapter the one of the model's name.
+std::optional<ApiError> Scheduler::choose_adapter(WaitingJob& waiting) {
+  const TextAdapter& named = waiting.adapter;
+  for (TextRequest& text : waiting.texts) {
+    if (!text.adapter) text.adapter = named;
+    const int number = text.adapter->number;
+    if (number == 0 || named.number == 0 || number == named.number) continue;
+    ApiError error;
+    error.message = "'lora' names adapter " + std::to_string(number - 1) + ", but 'model' is '" +
+                    waiting.job->model() + "', adapter " + std::to_string(named.number - 1) +
+                    "; a text takes one adapter";
+    error.param = "lora";
+    return error;
+  }
+  return std::nullopt;
 }
 
 // Refuses texts that can never run, and sets what the request left open.
@@ -443,6 +462,10 @@ std::optional<ApiError> Scheduler::create_text(Job& job, const LoadedModel& mode
   QSFSession* session = nullptr;
   if (qsf_session_create(model.engine, &session, &failed) != QSF_OK) return to_api_error(failed);
   text.session.reset(session);
+  const TextAdapter adapter = own.adapter.value_or(TextAdapter());
+  if (qsf_session_set_adapter(session, adapter.number, adapter.scale, &failed) != QSF_OK) {
+    return to_api_error(failed);
+  }
 
   std::vector<const char*> stop;
   for (const std::string& one : own.stop) stop.push_back(one.c_str());

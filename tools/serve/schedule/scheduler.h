@@ -90,6 +90,7 @@ class Scheduler {
   void wait(bool idle);
 
   bool prepare(WaitingJob& waiting);
+  static std::optional<ApiError> choose_adapter(WaitingJob& waiting);
   enum class Start { kStarted, kNoRoom, kRefused };
   Start start(WaitingJob& waiting);
   std::optional<ApiError> check(const LoadedModel& model, std::vector<TextRequest>& texts) const;

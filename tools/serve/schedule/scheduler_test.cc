@@ -495,5 +495,45 @@ TEST_F(SchedulerTest, RatesAreMeasuredAnewAfterAModelIsLoadedAgain) {
   EXPECT_EQ(log.count_between("E token", "F admitted", "F token"), 1);
 }
 
+TEST(ServedModelsTest, AdaptersAreFoundAndListedByName) {
+  std::string error;
+  const std::vector<ServedModel> base = {{.id = "base", .path = "/m/base.qsf"}};
+  const auto adapters = list_adapters({"/a/red.qsf", "azure=/a/b=lue.qsf"}, base, error);
+  ASSERT_TRUE(adapters.has_value()) << error;
+  ModelSettings settings;
+  settings.engine.adapters.scale = 0.5;
+  settings.adapters = *adapters;
+  const ServedModels models(base, settings);
+  const auto adapter_of = [&models](std::string_view name) {
+    const std::optional<ModelChoice> found = models.find(name);
+    EXPECT_TRUE(found.has_value()) << name;
+    return found ? found->adapter : TextAdapter{.number = -1, .scale = 0.0F};
+  };
+  for (const char* const name : {"", "base", "base:latest"}) {
+    EXPECT_EQ(adapter_of(name), TextAdapter()) << name;
+  }
+  for (const char* const name : {"red", "red:latest"}) {
+    EXPECT_EQ(adapter_of(name), (TextAdapter{.number = 1, .scale = 0.5F})) << name;
+  }
+  EXPECT_EQ(adapter_of("azure"), (TextAdapter{.number = 2, .scale = 0.5F}));
+  EXPECT_FALSE(models.find("blue").has_value());
+
+  const std::vector<ModelListing> all = models.listing();
+  ASSERT_EQ(all.size(), 3U);
+  EXPECT_EQ(all[0].parent, "");
+  EXPECT_EQ(all[1].id + " " + all[1].parent + " " + all[1].path, "red base /a/red.qsf");
+  EXPECT_EQ(all[2].id + " " + all[2].parent + " " + all[2].path, "azure base /a/b=lue.qsf");
+}
+
+TEST(ServedModelsTest, NamesOfAdaptersDiffer) {
+  const std::vector<ServedModel> base = {{.id = "base", .path = "base.qsf"}};
+  for (const std::vector<std::string>& bad :
+       {std::vector<std::string>{"base.qsf"}, {"base=red.qsf"}, {"red.qsf", "red=blue.qsf"}}) {
+    std::string error;
+    EXPECT_FALSE(list_adapters(bad, base, error).has_value());
+    EXPECT_THAT(error, HasSubstr("--lora: two models are called"));
+  }
+}
+
 }  // namespace
 }  // namespace qsf_tools

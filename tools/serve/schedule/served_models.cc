@@ -43,6 +43,26 @@ ServedModel describe(std::string id, const std::string& path) {
   return model;
 }
 
+// Reads PATH or ID=PATH. A path may hold '=', an id no '/'.
+ServedModel describe_argument(const std::string& argument) {
+  const std::size_t equals = argument.find('=');
+  const bool named = equals != std::string::npos && equals > 0 && argument.find('/') > equals;
+  const std::string path = named ? argument.substr(equals + 1) : argument;
+  return describe(named ? argument.substr(0, equals) : id_of(path), path);
+}
+
+// Returns what is wrong with the ids of models and adapters; empty for nothing.
+std::string check_ids(const std::vector<ServedModel>& all) {
+  for (std::size_t i = 0; i < all.size(); ++i) {
+    for (std::size_t j = 0; j < i; ++j) {
+      if (all[i].id != all[j].id) continue;
+      return "two models are called '" + all[i].id + "': " + all[j].path + " and " + all[i].path +
+             "; name one as NAME=" + all[i].path;
+    }
+  }
+  return {};
+}
+
 void print_warning(qsf_log_level level, const char* line, void*) {
   if (level == QSF_LOG_WARNING) print_error(program_name(), std::string("warning: ") + line);
 }
@@ -68,13 +88,9 @@ std::optional<std::vector<ServedModel>> list_models(const std::vector<std::strin
                                                     const std::string& folder, std::string& error) {
   std::vector<ServedModel> models;
   for (const std::string& argument : arguments) {
-    // A path may hold '=', the name of a model no '/'.
-    const std::size_t equals = argument.find('=');
-    const bool named = equals != std::string::npos && equals > 0 && argument.find('/') > equals;
-    const std::string path = named ? argument.substr(equals + 1) : argument;
-    error = check_model_path(path);
+    const ServedModel& model = models.emplace_back(describe_argument(argument));
+    error = check_model_path(model.path);
     if (!error.empty()) return std::nullopt;
-    models.push_back(describe(named ? argument.substr(0, equals) : id_of(path), path));
   }
   if (!folder.empty()) {
     std::vector<std::string> paths;
@@ -89,19 +105,30 @@ std::optional<std::vector<ServedModel>> list_models(const std::vector<std::strin
     std::sort(paths.begin(), paths.end());
     for (const std::string& path : paths) models.push_back(describe(id_of(path), path));
   }
-  for (std::size_t i = 0; i < models.size(); ++i) {
-    for (std::size_t j = 0; j < i; ++j) {
-      if (models[i].id != models[j].id) continue;
-      error = "two models are called '" + models[i].id + "': " + models[j].path + " and " +
-              models[i].path + "; name one as NAME=" + models[i].path;
-      return std::nullopt;
-    }
-  }
+  error = check_ids(models);
+  if (!error.empty()) return std::nullopt;
   if (models.empty()) {
     error = folder.empty() ? "no model named" : folder + ": no .qsf or .gguf file in it";
     return std::nullopt;
   }
   return models;
+}
+
+std::optional<std::vector<ServedModel>> list_adapters(const std::vector<std::string>& arguments,
+                                                      const std::vector<ServedModel>& models,
+                                                      std::string& error) {
+  std::vector<ServedModel> adapters;
+  std::vector<ServedModel> all = models;
+  for (const std::string& argument : arguments) {
+    adapters.push_back(describe_argument(argument));
+    all.push_back(adapters.back());
+  }
+  error = check_ids(all);
+  if (!error.empty()) {
+    error = "--lora: " + error;
+    return std::nullopt;
+  }
+  return adapters;
 }
 
 ServedModels::ServedModels(std::vector<ServedModel> models, ModelSettings settings)
@@ -119,8 +146,20 @@ ServedModels::ServedModels(std::vector<ServedModel> models, ModelSettings settin
 }
 
 std::vector<ModelListing> ServedModels::listing() const {
-  const std::lock_guard lock(mutex_);
-  return listing_;
+  std::vector<ModelListing> all;
+  {
+    const std::lock_guard lock(mutex_);
+    all = listing_;
+  }
+  for (const ServedModel& adapter : settings_.adapters) {
+    ModelListing& line = all.emplace_back(all.front());
+    line.id = adapter.id;
+    line.parent = models_.front().id;
+    line.path = adapter.path;
+    line.created = adapter.created;
+    line.size_bytes = adapter.file_bytes;
+  }
+  return all;
 }
 
 // Notes what is known of a model; what was known stays when it is closed, which `info` null says.
@@ -140,11 +179,17 @@ void ServedModels::list(std::size_t index, const qsf_model_info* info) {
   line.has_chat_template = info->chat_template != nullptr;
 }
 
-std::optional<std::size_t> ServedModels::find(std::string_view name) const {
-  if (name.empty()) return 0;
+std::optional<ModelChoice> ServedModels::find(std::string_view name) const {
+  if (name.empty()) return ModelChoice();
   if (name.ends_with(kLatest)) name.remove_suffix(kLatest.size());
   for (std::size_t i = 0; i < models_.size(); ++i) {
-    if (models_[i].id == name) return i;
+    if (models_[i].id == name) return ModelChoice{.index = i, .adapter = {}};
+  }
+  for (std::size_t i = 0; i < settings_.adapters.size(); ++i) {
+    if (settings_.adapters[i].id != name) continue;
+    const TextAdapter adapter = {.number = static_cast<int>(i) + 1,
+                                 .scale = settings_.engine.adapters.scale_or_default()};
+    return ModelChoice{.index = 0, .adapter = adapter};
   }
   return std::nullopt;
 }
@@ -156,6 +201,9 @@ const LoadedModel* ServedModels::loaded(std::size_t index) const {
 ConfigPtr ServedModels::make_config(std::size_t index) const {
   ConfigPtr config(qsf_config_default());
   set_engine_options(config.get(), settings_.engine);
+  for (const ServedModel& adapter : settings_.adapters) {
+    qsf_config_add_adapter(config.get(), adapter.path.c_str(), adapter.id.c_str());
+  }
   qsf_config_set_log_callback(config.get(), settings_.quiet ? nullptr : print_warning, nullptr);
   qsf_config_add_memory(config.get(), "server",
                         "connections, bodies, output and socket buffers of the server",

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 //
-// The models of a server: their names, and those that are loaded. All share one budget.
+// The models of a server: their names, those of adapters, and those that are loaded. All share one
+// budget.
 //
 // A model is loaded when a request names it. Beside others it is loaded only where it fits whole;
 // otherwise the ones that were used longest ago are closed first, once their texts have ended. A
@@ -37,9 +38,22 @@ struct ServedModel {
 std::optional<std::vector<ServedModel>> list_models(const std::vector<std::string>& arguments,
                                                     const std::string& folder, std::string& error);
 
+// Returns the adapters of --lora, each PATH or ID=PATH, as further models of the only one. On
+// failure returns nothing and says in `error` what is wrong.
+std::optional<std::vector<ServedModel>> list_adapters(const std::vector<std::string>& arguments,
+                                                      const std::vector<ServedModel>& models,
+                                                      std::string& error);
+
+// What a model's name stands for.
+struct ModelChoice {
+  std::size_t index = 0;
+  TextAdapter adapter;
+};
+
 // What every engine of a server is opened with.
 struct ModelSettings {
-  EngineOptions engine;
+  EngineOptions engine;               // without files of adapters
+  std::vector<ServedModel> adapters;  // of the only model
   CacheSettings cache;
   std::string i2s_layout;
   bool prefix_cache = true;
@@ -58,10 +72,11 @@ class ServedModels {
 
   std::size_t size() const noexcept { return models_.size(); }
   const ServedModel& entry(std::size_t index) const { return models_[index]; }
-  // Returns the model of that name: its id, with or without ":latest"; the first one for "".
-  std::optional<std::size_t> find(std::string_view name) const;
+  // Returns the model or the adapter of that name: its id, with or without ":latest"; the first
+  // model for "".
+  std::optional<ModelChoice> find(std::string_view name) const;
 
-  // What is known of all models.
+  // What is known of all models, and behind them of adapters.
   std::vector<ModelListing> listing() const;
 
   // The model where it is loaded, else null.
