@@ -32,6 +32,9 @@ if(QSF_BUILD_TESTS)
   add_test(NAME qsf_serve_faults_test
            COMMAND ${Python3_EXECUTABLE} ${CMAKE_CURRENT_SOURCE_DIR}/serve/qsf_serve_faults_test.py
                    ${CMAKE_RUNTIME_OUTPUT_DIRECTORY} ${PROJECT_BINARY_DIR}/tests/tales-5M-4bit.qsf)
-  set_tests_properties(qsf_serve_test qsf_serve_faults_test PROPERTIES
+  add_test(NAME qsf_serve_adapters_test
+           COMMAND ${Python3_EXECUTABLE} ${CMAKE_CURRENT_SOURCE_DIR}/serve/qsf_serve_adapters_test.py
+                   ${CMAKE_RUNTIME_OUTPUT_DIRECTORY} ${PROJECT_BINARY_DIR}/tests/tales-5M-4bit.qsf)
+  set_tests_properties(qsf_serve_test qsf_serve_adapters_test qsf_serve_faults_test PROPERTIES
                        FIXTURES_REQUIRED test_model LABELS model TIMEOUT 900)
 endif()
