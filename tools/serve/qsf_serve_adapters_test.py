@@ -168,8 +168,8 @@ class Listing(unittest.TestCase):
                              [(BASE, ""), ("red", BASE), ("azure", BASE)])
             self.assertEqual(len({model["digest"] for model in tags}), 3)
             self.assertEqual(serve.get("/lora-adapters")[2],
-                             [{"id": 0, "path": "red.qsf", "scale": 0.5, "name": "red"},
-                              {"id": 1, "path": "blue.qsf", "scale": 0.5, "name": "azure"}])
+                             [{"id": 0, "path": "red.qsf", "scale": 0, "name": "red"},
+                              {"id": 1, "path": "blue.qsf", "scale": 0, "name": "azure"}])
             status, _, answer = serve.post("/lora-adapters", [{"id": 0, "scale": 1}])
             self.assertEqual((status, answer["error"]["type"]), (501, "not_supported_error"))
 

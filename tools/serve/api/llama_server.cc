@@ -237,6 +237,7 @@ std::shared_ptr<ServeJob> handle_props(const ApiRequest& request) {
   return std::make_shared<PropsJob>("", FieldReport(), request);
 }
 
+// A text that names no adapter has none, so that all scales are 0.
 std::shared_ptr<ServeJob> handle_lora_adapters(const ApiRequest& request) {
   const ApiSettings& settings = *request.settings;
   JsonWriter json;
@@ -244,7 +245,7 @@ std::shared_ptr<ServeJob> handle_lora_adapters(const ApiRequest& request) {
   for (std::size_t id = 0; id < settings.adapters.size(); ++id) {
     const AdapterListing& adapter = settings.adapters[id];
     json.begin_object().member("id", id).member("path", file_name_of(adapter.path));
-    json.member("scale", settings.adapter_scale).member("name", adapter.name).end_object();
+    json.member("scale", 0).member("name", adapter.name).end_object();
   }
   json.end_array();
   AnswerOutput(request.exchange).respond(200, json.take());

@@ -98,7 +98,7 @@ TEST(LlamaServerTest, LoraAdapters) {
   server.settings.adapter_scale = 0.5F;
   EXPECT_EQ(
       server.send("GET", "/lora-adapters").body,
-      R"([{"id":0,"path":"a.qsf","scale":0.5,"name":"red"},{"id":1,"path":"b.qsf","scale":0.5,"name":"blue"}])");
+      R"([{"id":0,"path":"a.qsf","scale":0,"name":"red"},{"id":1,"path":"b.qsf","scale":0,"name":"blue"}])");
   const FakeExchange& got = server.post("/lora-adapters", R"([{"id":0,"scale":1}])");
   EXPECT_EQ(got.status, 501);
   EXPECT_NE(got.body.find("choose an adapter in each request"), std::string::npos) << got.body;
