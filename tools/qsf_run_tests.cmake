@@ -30,6 +30,11 @@ if(QSF_BUILD_TESTS)
                    ${CMAKE_RUNTIME_OUTPUT_DIRECTORY} ${PROJECT_SOURCE_DIR})
   set_tests_properties(qsf_run_speed_test PROPERTIES LABELS model TIMEOUT 600)
 
+  add_test(NAME qsf_run_adapters_test
+           COMMAND ${Python3_EXECUTABLE} ${CMAKE_CURRENT_SOURCE_DIR}/run/qsf_run_adapters_test.py
+                   ${CMAKE_RUNTIME_OUTPUT_DIRECTORY} ${PROJECT_SOURCE_DIR})
+  set_tests_properties(qsf_run_adapters_test PROPERTIES LABELS model TIMEOUT 600)
+
   add_test(NAME qsf_run_grammar_test
            COMMAND ${Python3_EXECUTABLE} ${CMAKE_CURRENT_SOURCE_DIR}/run/qsf_run_grammar_test.py
                    ${CMAKE_RUNTIME_OUTPUT_DIRECTORY} ${PROJECT_SOURCE_DIR})

@@ -14,6 +14,7 @@
 
 #include "engine/engine_plan.h"
 #include "engine/testing/naive_model_test.h"
+#include "engine/testing/random_adapter.h"
 #include "engine/testing/streamed_model.h"
 
 namespace qsf {
@@ -119,6 +120,40 @@ TEST_F(ExpertsEngineTest, EveryBudgetCutAndCompanyGivesTheSameBits) {
 }
 
 // Fewer experts than the model's give what a model with so many gives, also from a small memory.
+// Rows of an expert are numbered apart from those of the pass.
+TEST_F(ExpertsEngineTest, RowsOfAnExpertHaveTheirOwnAdapters) {
+  EngineOptions opened = options(0);
+  for (std::uint64_t i = 0; i < 2; ++i) {
+    const std::string name = "experts" + std::to_string(i);
+    opened.adapters.push_back({testing_support::write_random_adapter(path_, name, i), name});
+  }
+  const std::unique_ptr<Engine> engine = Engine::open(path_, opened).value();
+  const auto sessions_with = [&](const std::vector<std::uint16_t>& adapters) {
+    std::vector<std::unique_ptr<Session>> sessions;
+    for (const std::uint16_t adapter : adapters) {
+      sessions.push_back(session_of(*engine));
+      EXPECT_TRUE(sessions.back()->set_adapter({adapter, 1.0F}).ok());
+      EXPECT_TRUE(sessions.back()->prefill(std::span(tokens_).first(kExpertTokens), nullptr).ok());
+    }
+    return sessions;
+  };
+  const auto logits_of = [&](const std::vector<std::unique_ptr<Session>>& sessions) {
+    std::vector<Session*> all;
+    for (const auto& session : sessions) all.push_back(session.get());
+    std::vector<Logits> logits(all.size());
+    for (std::size_t step = 0; step < kSteps; ++step) {
+      step_all(*engine, all, kExpertTokens + step, logits);
+    }
+    return logits;
+  };
+  const std::vector<Logits> together = logits_of(sessions_with({0, 1, 2}));
+  for (std::uint16_t adapter = 0; adapter < 3; ++adapter) {
+    EXPECT_EQ(logits_of(sessions_with({adapter}))[0], together[adapter]) << adapter;
+  }
+  EXPECT_NE(together[1], together[0]);
+  EXPECT_NE(together[1], together[2]);
+}
+
 TEST_F(ExpertsEngineTest, RowsTakeFewerExperts) {
   EngineOptions fewer = options(0);
   fewer.experts_used = 3;

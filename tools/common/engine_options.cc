@@ -2,7 +2,9 @@
 
 #include "tools/common/engine_options.h"
 
+#include <filesystem>
 #include <limits>
+#include <system_error>
 
 namespace qsf_tools {
 
@@ -332,16 +334,42 @@ std::string check_attention(const AttentionChoice& choice) {
   return "";
 }
 
-std::string check_engine_options(const EngineOptions& options) {
-  if (options.adapters.scale && options.adapters.files.empty()) {
-    return "--lora-scale: needs --lora";
+namespace {
+
+// Adapters as they are published, which the library does not read.
+bool is_published_adapter(const std::string& path) {
+  std::error_code ignored;
+  return std::filesystem::is_directory(path, ignored) || path.ends_with(".gguf") ||
+         path.ends_with(".safetensors");
+}
+
+// FILE or NAME=FILE, whose name has no slash.
+std::string path_of_adapter(const std::string& adapter) {
+  const std::size_t end = adapter.find('=');
+  return end == std::string::npos || adapter.find('/') < end ? adapter : adapter.substr(end + 1);
+}
+
+std::string check_adapters(const AdapterChoice& choice) {
+  if (choice.scale && choice.files.empty()) return "--lora-scale: needs --lora";
+  for (const std::string& adapter : choice.files) {
+    const std::string path = path_of_adapter(adapter);
+    if (!is_published_adapter(path)) continue;
+    return "--lora " + path +
+           ": make an adapter file of it first: qsf convert ADAPTER OUT --base MODEL";
   }
-  std::string problem = check_kv_policy(options.kv_policy);
+  return "";
+}
+
+}  // namespace
+
+std::string check_engine_options(const EngineOptions& options) {
+  std::string problem = check_adapters(options.adapters);
+  if (problem.empty()) problem = check_kv_policy(options.kv_policy);
   return problem.empty() ? check_attention(options.attention) : problem;
 }
 
 std::string check_only_adapter(const AdapterChoice& choice) {
-  if (choice.files.size() < 2) return "";
+  if (choice.files.size() < 2) return check_adapters(choice);
   return "--lora: " + std::to_string(choice.files.size()) +
          " adapters, expected one; only `qsf serve` takes several";
 }
@@ -388,11 +416,11 @@ void set_attention(QSFConfig* config, const AttentionChoice& choice) {
 }
 
 void add_adapters(QSFConfig* config, const AdapterChoice& choice) {
-  for (const std::string& lora : choice.files) {
-    const std::size_t end = lora.find('=');
-    const bool named = end != std::string::npos && lora.find('/') >= end;
-    const std::string path = named ? lora.substr(end + 1) : lora;
-    qsf_config_add_adapter(config, path.c_str(), named ? lora.substr(0, end).c_str() : nullptr);
+  for (const std::string& adapter : choice.files) {
+    const std::string path = path_of_adapter(adapter);
+    const bool named = path.size() < adapter.size();
+    const std::string name = named ? adapter.substr(0, adapter.size() - path.size() - 1) : "";
+    qsf_config_add_adapter(config, path.c_str(), named ? name.c_str() : nullptr);
   }
 }
 

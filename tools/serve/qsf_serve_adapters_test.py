@@ -12,7 +12,8 @@ import sys
 import tempfile
 import unittest
 
-sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "testing"))
+HERE = os.path.dirname(os.path.abspath(__file__))
+sys.path[:0] = [os.path.join(HERE, "testing"), os.path.join(HERE, "../testing")]
 import serve_process  # noqa: E402
 from write_adapter import write_adapter  # noqa: E402
 
