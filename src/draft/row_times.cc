@@ -20,7 +20,8 @@ constexpr double kMostNs = 1e18;
 
 }  // namespace
 
-RowTimes::RowTimes(std::uint32_t max_rows) : means_(max_rows), times_(max_rows) {
+RowTimes::RowTimes(std::uint32_t max_rows)
+    : means_(max_rows), least_ns_(max_rows), times_(max_rows) {
   QSF_CHECK(max_rows > 0);
 }
 
@@ -43,7 +44,12 @@ void RowTimes::add(std::uint32_t n_rows, std::uint64_t pass_ns, std::uint64_t wa
 
 void RowTimes::estimate() noexcept {
   const std::size_t n = means_.size();
-  double least = 0.0;
+  double least = kMostNs;
+  for (std::size_t r = n; r-- > 0;) {
+    if (means_[r].n_passes > 0.0) least = std::min(least, means_[r].pass_ns);
+    least_ns_[r] = least;
+  }
+  least = 0.0;
   std::size_t known = n;  // the largest one before r that was measured
   for (std::size_t r = 0; r < n; ++r) {
     const auto next = static_cast<std::size_t>(
@@ -52,10 +58,10 @@ void RowTimes::estimate() noexcept {
         means_.begin());
     double ns = 0.0;
     if (next < n && (known == n || next == r)) {
-      ns = means_[next].pass_ns;
+      ns = least_ns_[next];
     } else if (next < n) {
       const double share = static_cast<double>(r - known) / static_cast<double>(next - known);
-      ns = means_[known].pass_ns + share * (means_[next].pass_ns - means_[known].pass_ns);
+      ns = least_ns_[known] + share * (least_ns_[next] - least_ns_[known]);
     } else {
       const double more = static_cast<double>(r - known) / static_cast<double>(known + 1);
       ns = std::max(means_[known].pass_ns, means_[known].busy_ns * (1.0 + kFurtherRow * more));

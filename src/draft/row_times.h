@@ -5,7 +5,9 @@
 // Each number of rows has a mean of its passes, in which old ones fade. Between two numbers that
 // were measured times are interpolated; beyond the largest one a further row is expected to cost
 // half of what a row computes there, and waiting for the disk hides it as long as there is any.
-// Times never fall with more rows.
+// Times never fall with more rows: what interrupts a pass only adds, so that fewer rows take at
+// most what more rows took. Else a single row, once measured too slow, would make all drafts look
+// free, and would never be measured again.
 //
 // Threads  one at a time
 
@@ -43,6 +45,7 @@ class RowTimes {
   void estimate() noexcept;
 
   std::vector<Mean> means_;           // [max_rows]; [r - 1] of r rows
+  std::vector<double> least_ns_;      // the same, of so many rows or more
   std::vector<std::uint64_t> times_;  // the same
   bool measured_ = false;
 };
