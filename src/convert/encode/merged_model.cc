@@ -87,7 +87,7 @@ Result<MergedModel::Place> MergedModel::find_place(const AdapterPair& pair) {
   if (!head && pair.layer >= spec_.n_layers) {
     return invalid_argument("%s: the model has %u layers", label.c_str(), spec_.n_layers);
   }
-  if (head && spec_.tied_head) add_head();
+  if (head && spec_.tied_head) head_.add(*source_, spec_);
   const SectionKind section = head ? SectionKind::kFinal : SectionKind::kLayer;
   const std::span<const SourceTensor> all = tensors(section, pair.layer);
   const auto found = std::ranges::find_if(all, [&](const SourceTensor& tensor) {
@@ -103,33 +103,17 @@ Result<MergedModel::Place> MergedModel::find_place(const AdapterPair& pair) {
   return Place{section, pair.layer, static_cast<std::size_t>(found - all.begin())};
 }
 
-void MergedModel::add_head() {
-  const std::span<const SourceTensor> embedding = source_->tensors(SectionKind::kEmbedding, 0);
-  const auto found = std::ranges::find(embedding, TensorKind::kTokenEmbedding, &SourceTensor::kind);
-  QSF_CHECK(found != embedding.end());
-  embedding_ = static_cast<std::size_t>(found - embedding.begin());
-  const std::span<const SourceTensor> final = source_->tensors(SectionKind::kFinal, 0);
-  final_.assign(final.begin(), final.end());
-  final_.push_back(*found);
-  final_.back().kind = TensorKind::kHead;
-  spec_.tied_head = false;
-}
-
-std::uint64_t MergedModel::added_weights() const noexcept {
-  return embedding_ ? std::uint64_t{spec_.n_vocab} * spec_.hidden : 0;
-}
-
 MergedModel::Place MergedModel::origin(const Place& place) const noexcept {
   const auto& [section, layer, tensor] = place;
-  if (section == SectionKind::kFinal && embedding_ && tensor + 1 == final_.size()) {
-    return {SectionKind::kEmbedding, 0, *embedding_};
+  if (const auto embedding = head_.embedding_of(section, tensor)) {
+    return {SectionKind::kEmbedding, 0, *embedding};
   }
   return place;
 }
 
 std::span<const SourceTensor> MergedModel::tensors(SectionKind section,
                                                    std::uint32_t layer) const noexcept {
-  if (section == SectionKind::kFinal && embedding_) return final_;
+  if (section == SectionKind::kFinal && head_.is_added()) return head_.final_tensors();
   return source_->tensors(section, layer);
 }
 

@@ -21,6 +21,7 @@
 #include <vector>
 
 #include "base/result.h"
+#include "convert/encode/untied_head.h"
 #include "import/adapter_source.h"
 #include "import/model_source.h"
 
@@ -67,7 +68,7 @@ class MergedModel final : public ModelSource {
   // Matrices that an adapter changes.
   std::size_t n_changed() const noexcept { return terms_.size(); }
   // Weights of a head that the source does not have; 0 without one.
-  std::uint64_t added_weights() const noexcept;
+  std::uint64_t added_weights() const noexcept { return head_.n_weights(); }
 
  private:
   // What one adapter adds to one matrix.
@@ -82,7 +83,6 @@ class MergedModel final : public ModelSource {
   using Place = std::tuple<SectionKind, std::uint32_t, std::size_t>;  // section, layer, tensor
 
   Result<Place> find_place(const AdapterPair& pair);
-  void add_head();
   // The tensor of the source that a place is read from.
   Place origin(const Place& place) const noexcept;
   Status add_terms(std::span<const Term> terms, std::uint32_t first_row, std::size_t n_cols,
@@ -92,8 +92,7 @@ class MergedModel final : public ModelSource {
   ModelSpec spec_;
   std::vector<AdapterSource> adapters_;  // empty after load()
   std::map<Place, std::vector<Term>> terms_;
-  std::vector<SourceTensor> final_;       // of the final section, where a head was added
-  std::optional<std::size_t> embedding_;  // the tensor that such a head comes from
+  UntiedHead head_;  // where an adapter changes a tied one
   std::uint32_t crc_ = 0;
 };
 

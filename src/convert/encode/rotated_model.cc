@@ -203,7 +203,7 @@ Result<std::unique_ptr<RotatedModel>> RotatedModel::create(std::unique_ptr<Model
   std::unique_ptr<RotatedModel> model(new RotatedModel(std::move(source), scope));
   if (scope.stream) {
     QSF_RETURN_IF_ERROR(model->read_gains());
-    if (model->spec_.tied_head) QSF_RETURN_IF_ERROR(model->add_head());
+    if (model->spec_.tied_head) model->head_.add(*model->source_, model->spec_);
   }
   return model;
 }
@@ -227,23 +227,6 @@ Status RotatedModel::read_gains() {
   return read(SectionKind::kFinal, 0, TensorKind::kFinalNorm, final_gain_);
 }
 
-Status RotatedModel::add_head() {
-  const std::span<const SourceTensor> embedding = source_->tensors(SectionKind::kEmbedding, 0);
-  const auto found = std::ranges::find(embedding, TensorKind::kTokenEmbedding, &SourceTensor::kind);
-  QSF_CHECK(found != embedding.end());
-  embedding_ = static_cast<std::size_t>(found - embedding.begin());
-  const std::span<const SourceTensor> final = source_->tensors(SectionKind::kFinal, 0);
-  final_.assign(final.begin(), final.end());
-  final_.push_back(*found);
-  final_.back().kind = TensorKind::kHead;
-  spec_.tied_head = false;
-  return ok_status();
-}
-
-std::uint64_t RotatedModel::added_weights() const noexcept {
-  return embedding_ ? std::uint64_t{spec_.n_vocab} * spec_.hidden : 0;
-}
-
 std::uint64_t RotatedModel::read_buffer_bytes() const noexcept {
   std::uint64_t most = 0;
   for (std::uint32_t layer = 0; layer < spec_.n_layers; ++layer) {
@@ -258,14 +241,14 @@ std::uint64_t RotatedModel::read_buffer_bytes() const noexcept {
 
 std::span<const SourceTensor> RotatedModel::tensors(SectionKind section,
                                                     std::uint32_t layer) const noexcept {
-  if (section == SectionKind::kFinal && embedding_) return final_;
+  if (section == SectionKind::kFinal && head_.is_added()) return head_.final_tensors();
   return source_->tensors(section, layer);
 }
 
 RotatedModel::Origin RotatedModel::origin(SectionKind section, std::uint32_t layer,
                                           std::size_t tensor) const noexcept {
-  if (section == SectionKind::kFinal && embedding_ && tensor + 1 == final_.size()) {
-    return {SectionKind::kEmbedding, 0, *embedding_};
+  if (const auto embedding = head_.embedding_of(section, tensor)) {
+    return {SectionKind::kEmbedding, 0, *embedding};
   }
   return {section, layer, tensor};
 }

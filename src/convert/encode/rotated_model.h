@@ -29,6 +29,7 @@
 #include <vector>
 
 #include "base/result.h"
+#include "convert/encode/untied_head.h"
 #include "import/model_source.h"
 
 namespace qsf {
@@ -104,7 +105,7 @@ class RotatedModel final : public ModelSource {
   void drop_cached() const noexcept override { source_->drop_cached(); }
 
   // Returns the weights of a head that the source does not have; 0 without one.
-  std::uint64_t added_weights() const noexcept;
+  std::uint64_t added_weights() const noexcept { return head_.n_weights(); }
 
  private:
   // The changes to a tensor, in this order.
@@ -130,7 +131,6 @@ class RotatedModel final : public ModelSource {
 
   RotatedModel(std::unique_ptr<ModelSource> source, RotationScope scope);
   Status read_gains();
-  Status add_head();
   Origin origin(SectionKind section, std::uint32_t layer, std::size_t tensor) const noexcept;
   Change change_of(TensorKind kind, std::uint32_t layer) const noexcept;
   Status read_mixed(const Origin& from, const SourceTensor& tensor,
@@ -142,10 +142,9 @@ class RotatedModel final : public ModelSource {
   RotationScope scope_;
   HadamardRotation stream_;
   HadamardRotation values_;
-  std::vector<LayerGains> gains_;         // empty without the residual stream
-  std::vector<float> final_gain_;         // the same
-  std::vector<SourceTensor> final_;       // of the final section, where a head was added
-  std::optional<std::size_t> embedding_;  // the tensor that such a head comes from
+  std::vector<LayerGains> gains_;  // empty without the residual stream
+  std::vector<float> final_gain_;  // the same
+  UntiedHead head_;                // where the residual stream is rotated
 };
 
 }  // namespace qsf
