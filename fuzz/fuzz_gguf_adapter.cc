@@ -11,33 +11,13 @@
 #include <vector>
 
 #include "base/check.h"
+#include "fuzz/adapted_model.h"
 #include "import/gguf/gguf_adapter.h"
 #include "io/testing/faulty_file.h"
 
-namespace {
-
-qsf::ModelSpec small_llama() {
-  qsf::ModelSpec spec;
-  spec.architecture = "llama";
-  spec.n_layers = 2;
-  spec.hidden = 8;
-  spec.n_heads = 2;
-  spec.n_kv_heads = 1;
-  spec.head_dim = 4;
-  spec.n_vocab = 9;
-  spec.ffn = 12;
-  spec.gated_ffn = true;
-  spec.norm = qsf::NormType::kRmsNorm;
-  spec.positions = qsf::PositionEncoding::kRope;
-  spec.tied_head = true;
-  return spec;
-}
-
-}  // namespace
-
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
   qsf::MemoryFileOps ops(std::as_bytes(std::span(data, size)));
-  const auto adapter = qsf::GgufAdapter::open("a.gguf", small_llama(), ops);
+  const auto adapter = qsf::GgufAdapter::open("a.gguf", qsf_fuzz::adapted_model("llama"), ops);
   if (!adapter) return 0;
   QSF_CHECK(qsf::validate(adapter->spec()).ok());
   for (std::size_t i = 0; i < adapter->spec().pairs.size(); ++i) {

@@ -12,30 +12,11 @@
 
 #include "base/check.h"
 #include "format/adapter_spec.h"
+#include "fuzz/adapted_model.h"
 #include "import/hf/peft_config.h"
 #include "import/hf/peft_modules.h"
 
 namespace {
-
-qsf::ModelSpec small_model(std::string_view architecture) {
-  qsf::ModelSpec spec;
-  spec.architecture = architecture;
-  spec.n_layers = 2;
-  spec.hidden = 8;
-  spec.n_heads = 2;
-  spec.n_kv_heads = 1;
-  spec.head_dim = 4;
-  spec.n_vocab = 9;
-  spec.ffn = 12;
-  spec.gated_ffn = true;
-  spec.positions = qsf::PositionEncoding::kRope;
-  if (architecture == "qwen3moe") {
-    spec.n_experts = 3;
-    spec.n_experts_used = 1;
-    spec.expert_ffn = 5;
-  }
-  return spec;
-}
 
 void check_name(std::string_view line, const qsf::Result<qsf::PeftConfig>& config) {
   const auto name = qsf::parse_peft_tensor_name(line);
@@ -45,7 +26,7 @@ void check_name(std::string_view line, const qsf::Result<qsf::PeftConfig>& confi
     QSF_CHECK(!scale || std::isfinite(*scale));
   }
   for (const std::string_view architecture : {"llama", "phi3", "gpt2", "falcon", "qwen3moe"}) {
-    const qsf::ModelSpec spec = small_model(architecture);
+    const qsf::ModelSpec spec = qsf_fuzz::adapted_model(architecture);
     const auto targets = qsf::find_peft_targets(spec, name->module);
     if (!targets) continue;
     for (const qsf::AdapterTarget& target : *targets) {
