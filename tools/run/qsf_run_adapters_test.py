@@ -45,9 +45,12 @@ class Texts(unittest.TestCase):
 
     def test_threads_rows_and_budget_change_nothing(self):
         expected = text(*PROMPT, "--lora", red)
-        for options in (["--threads", "1"], ["--rows-per-pass", "2"], ["--ram-budget", "60"],
-                        ["--speculate", "off"]):
+        for options in (["--threads", "1"], ["--rows-per-pass", "2"], ["--speculate", "off"]):
             self.assertEqual(text(*PROMPT, "--lora", red, *options), expected, options)
+        least = tales.least_budget(*PROMPT, "--lora", red)
+        code, out, err = call(model, *PROMPT, "--lora", red, "--ram-budget", least)
+        self.assertEqual((code, out), (0, expected), err)
+        self.assertIn(b"mode: streamed", err)
 
     def test_a_saved_session_needs_its_adapter(self):
         session = tales.file("red.session")

@@ -2,6 +2,7 @@
 """The model of models/tales-5M in 4 bits for the tests of one program, and qsf-run with it."""
 
 import os
+import re
 import subprocess
 import tempfile
 
@@ -35,3 +36,10 @@ class TalesModel:
         code, out, err = self.call(self.path, "--quiet", *arguments, **keywords)
         assert code == 0 and err == b"", (code, err)
         return out
+
+    def least_budget(self, *arguments):
+        """Returns the smallest --ram-budget of these options, in MB: more in a build with a sanitizer."""
+        code, out, err = self.call(self.path, "--quiet", *arguments, "--ram-budget", "2")
+        found = re.search(rb"needs (\d+) MB", err)
+        assert (code, out) == (1, b"") and found, (code, out, err)
+        return found.group(1).decode()
