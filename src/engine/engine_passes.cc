@@ -232,13 +232,7 @@ VisibleSet Engine::Impl::visible_at(std::uint32_t slot, RowRole role,
             .sinks = 0,
             .first = first_recent_position(slot, policy.window)};
   }
-  if (policy.policy == KvPolicy::kFull || prefix <= policy.window) {
-    return {.prefix = prefix, .ancestors = 0};
-  }
-  return {.prefix = prefix,
-          .ancestors = 0,
-          .sinks = std::min(policy.sinks, prefix),
-          .first = prefix - policy.window};
+  return visible_under(policy, slot);
 }
 
 Result<PassInFlight*> Engine::Impl::take_pass() {

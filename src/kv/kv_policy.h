@@ -11,6 +11,7 @@
 #include <string_view>
 
 #include "base/status.h"
+#include "kv/row.h"
 
 namespace qsf {
 
@@ -75,6 +76,19 @@ constexpr std::uint32_t memory_set_size(const SparsePrefillOptions& options) noe
 }
 constexpr bool sparse_prefill_is_on(const SparsePrefillOptions& options) noexcept {
   return options.local != 0 || options.heavy != 0;
+}
+
+// Returns the slots that a row of plain text attends to: of those that the policy keeps the ones up
+// to its own. Requires  kFull or kWindow
+constexpr VisibleSet visible_under(const KvPolicyOptions& options, std::uint32_t slot) noexcept {
+  const std::uint32_t prefix = slot + 1;
+  if (options.policy == KvPolicy::kFull || prefix <= options.window) {
+    return {.prefix = prefix, .ancestors = 0};
+  }
+  return {.prefix = prefix,
+          .ancestors = 0,
+          .sinks = options.sinks < prefix ? options.sinks : prefix,
+          .first = prefix - options.window};
 }
 
 constexpr std::string_view kv_policy_name(KvPolicy policy) noexcept {
