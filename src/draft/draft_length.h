@@ -25,6 +25,8 @@
 // pass_ns(1) - 1) / kProbeShare passes, or at once after a probe that was accepted: that one earned
 // the next.
 //
+// A model that drafts is a class of its own, and what it takes to draft is part of the times.
+//
 // Results depend on arguments and calls alone, never on a clock.
 //
 // Based on: Leviathan, Kalman and Matias, "Fast inference from transformers via speculative
@@ -60,6 +62,7 @@ struct DraftOutcome {
   std::uint32_t n_drafted = 0;     // rows beyond the first
   std::uint32_t n_accepted = 0;    // of them, from the first one on
   double n_undrafted = 1.0;        // tokens that the pass would have yielded without them
+  std::uint64_t drafting_ns = 0;   // to make the draft
 };
 
 // What is learned from one sequence.
@@ -67,8 +70,10 @@ struct DraftOutcome {
 class DraftLength {
  public:
   static constexpr std::uint32_t kMaxDraftTokens = 64;
-  // Matches of 1, 2, 3 to 4, 5 to 8, 9 to 16 and more tokens.
-  static constexpr std::uint32_t kClasses = 6;
+  // In the place of a match: the draft of a model.
+  static constexpr std::uint32_t kOfModel = UINT32_MAX;
+  // Matches of 1, 2, 3 to 4, 5 to 8, 9 to 16 and more tokens, and kOfModel.
+  static constexpr std::uint32_t kClasses = 7;
   static constexpr std::uint32_t class_of(std::uint32_t match_tokens) noexcept;
   // Accounts, in passes of one row.
   static constexpr double kProbeShare = 0.02;
@@ -83,6 +88,11 @@ class DraftLength {
   // Guarantees  less than pass_ns.size()
   std::uint32_t n_tokens(std::uint32_t match_tokens, PassTimes pass_ns,
                          double n_undrafted = 1.0) const noexcept;
+
+  // Tokens that a pass with n_drafted tokens behind a match is expected to yield in a nanosecond.
+  // Requires  match_tokens > 0; n_drafted < pass_ns.size()
+  double rate(std::uint32_t match_tokens, std::uint32_t n_drafted, PassTimes pass_ns,
+              double n_undrafted) const noexcept;
 
   // Learns from a pass, to be called after each one, also where nothing was drafted.
   // Requires  n_accepted <= n_drafted < pass_ns.size()
@@ -109,6 +119,7 @@ constexpr std::uint32_t DraftLength::class_of(std::uint32_t match_tokens) noexce
   if (match_tokens <= 2) return match_tokens <= 1 ? 0 : 1;
   if (match_tokens <= 4) return 2;
   if (match_tokens <= 8) return 3;
+  if (match_tokens == kOfModel) return 6;
   return match_tokens <= 16 ? 4 : 5;
 }
 

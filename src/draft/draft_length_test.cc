@@ -150,13 +150,15 @@ class DraftedText {
   Rng rng_;
 };
 
-constexpr std::array<std::uint32_t, DraftLength::kClasses> kMatches = {1, 2, 4, 8, 16, 40};
+constexpr std::array<std::uint32_t, DraftLength::kClasses> kMatches = {
+    1, 2, 4, 8, 16, 40, DraftLength::kOfModel};
 
 TEST(DraftLengthTest, KeepsChancesByClassOfMatch) {
   DraftLength length;
   const std::vector<std::uint32_t> first = {1, 2, 3, 5, 9, 17};
   const std::vector<std::uint32_t> last = {1, 2, 4, 8, 16, 1000000};
-  for (std::uint32_t i = 0; i < DraftLength::kClasses; ++i) {
+  EXPECT_EQ(DraftLength::class_of(DraftLength::kOfModel), first.size());
+  for (std::uint32_t i = 0; i < first.size(); ++i) {
     EXPECT_EQ(DraftLength::class_of(first[i]), i);
     EXPECT_EQ(DraftLength::class_of(last[i]), i);
     EXPECT_EQ(length.chance(first[i]), length.chance(last[i]));
@@ -331,6 +333,45 @@ TEST(DraftLengthTest, GivesTheSameForTheSameCalls) {
     ASSERT_EQ(one.pass(match, 0.6, times), other.pass(match, 0.6, times));
     ASSERT_EQ(one.length.n_tokens(match, times), one.length.n_tokens(match, times));
   }
+}
+
+// What a model takes to draft is lost with its drafts, so one that is never right ends up unused,
+// but for probes; one that is always right drafts on.
+TEST(DraftLengthTest, AModelPaysForTheTimeThatItDrafts) {
+  constexpr std::uint64_t kDrafting = 200'000'000;
+  const Times passes = overlapped(16);
+  Times with_drafting = passes;
+  for (std::size_t k = 1; k < with_drafting.size(); ++k) with_drafting[k] += k * kDrafting;
+  for (const bool is_right : {false, true}) {
+    DraftLength length;
+    std::uint32_t n_drafted = 0;
+    for (int pass = 0; pass < 1000; ++pass) {
+      const std::uint32_t n = length.n_tokens(DraftLength::kOfModel, with_drafting);
+      n_drafted += n;
+      length.update({.match_tokens = DraftLength::kOfModel,
+                     .n_drafted = n,
+                     .n_accepted = is_right ? n : 0,
+                     .drafting_ns = n * kDrafting},
+                    passes);
+    }
+    if (is_right) {
+      EXPECT_GT(n_drafted, 10'000U);
+      EXPECT_GT(length.chance(DraftLength::kOfModel), 0.99);
+    } else {
+      EXPECT_LT(n_drafted, 150U);  // probes, of a fifth of a pass each
+      EXPECT_LT(length.chance(DraftLength::kOfModel), 0.01);
+    }
+    EXPECT_DOUBLE_EQ(length.chance(1), DraftLength().chance(1));
+    EXPECT_DOUBLE_EQ(length.chance(DraftLength::kOfModel - 1), DraftLength().chance(17));
+  }
+}
+
+TEST(DraftLengthTest, RatesAreTokensANanosecond) {
+  const DraftLength length;
+  const double chance = length.chance(20);
+  const Times times = {100, 100, 150};
+  EXPECT_DOUBLE_EQ(length.rate(20, 0, times, 3.0), 3.0 / 100);
+  EXPECT_DOUBLE_EQ(length.rate(20, 2, times, 3.0), (3.0 + chance + chance * chance) / 150);
 }
 
 }  // namespace
