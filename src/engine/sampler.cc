@@ -176,12 +176,29 @@ Status Sampler::mask() {
 }
 
 TokenId Sampler::draw(std::span<const TokenId> history) noexcept {
+  return choose(history, matcher_ != nullptr);
+}
+
+TokenId Sampler::guess(std::span<float> logits, std::span<const TokenId> history,
+                       Rng& rng) noexcept {
+  const std::span<float> own = std::exchange(logits_, logits.first(logits_.size()));
+  std::swap(rng_, rng);
+  for (const TokenId token : options_.excluded) {
+    if (token < logits_.size()) logits_[token] = kMinusInfinity;
+  }
+  const TokenId token = choose(history, false);
+  std::swap(rng_, rng);
+  logits_ = own;
+  return token;
+}
+
+TokenId Sampler::choose(std::span<const TokenId> history, bool constrained) noexcept {
   penalise(history);
   penalise_continuations(history);
   bias();
   Constraint constraint = Constraint::kReady;
   n_listed_ = 0;
-  if (matcher_ != nullptr) constraint = constrain();
+  if (constrained) constraint = constrain();
   if (constraint == Constraint::kNone) return kNoToken;
   const TokenId best =
       n_listed_ > 0 ? best_listed() : sample().argmax(logits_.data(), count(logits_.size()));

@@ -137,6 +137,12 @@ class Sampler final : public LogitsSink {
   //             token: see grammar_status().
   TokenId draw(std::span<const TokenId> history) noexcept;
 
+  // Draws from other logits as draw() would, callbacks and grammar left out, with the numbers of
+  // `rng`: those of random() give what the next draws would give. Leaves the logits changed.
+  // Shapes  logits [at least those of the row]
+  TokenId guess(std::span<float> logits, std::span<const TokenId> history, Rng& rng) noexcept;
+  const Rng& random() const noexcept { return rng_; }
+
   // Fails  kInvalidArgument: the grammar allows no token that can be drawn, or is too ambiguous
   const Status& grammar_status() const noexcept { return grammar_status_; }
   // Tells the grammar of the token that comes next. Requires  a grammar
@@ -147,6 +153,7 @@ class Sampler final : public LogitsSink {
  private:
   Status mask();
   Status exclude();
+  TokenId choose(std::span<const TokenId> history, bool constrained) noexcept;
   // The grammar's steps, in sampler_grammar.cc.
   enum class Constraint { kReady, kTest, kNone };
   Constraint constrain() noexcept;
