@@ -168,6 +168,13 @@ EngineStats Engine::stats() const noexcept {
   stats.read_wait_ns = reading.wait_ns;
   stats.read_ns = reading.read_ns;
   stats.unpack_ns = reading.decompress_ns;
+  if (impl_->speculation.has_value()) {
+    const ModelDrafts& drafts = impl_->speculation->model_drafts();
+    stats.model_drafted_tokens = drafts.n_drafted;
+    stats.model_accepted_tokens = drafts.n_accepted;
+    stats.draft_ns = drafts.ns;
+    stats.generate_ns += drafts.ns;
+  }
   if (impl_->spilled != nullptr) {
     const KvSpillStats spill = impl_->spilled->stats();
     stats.kv_bytes_read = spill.bytes_read;

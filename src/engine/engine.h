@@ -52,8 +52,11 @@ struct PromptProgress;   // pass.h
 // changes a text.
 enum class SpeculationKind : std::uint8_t {
   kOff,
-  kAuto,    // by look-up where that is possible, as many as pay by what passes take here
+  // By look-up where that is possible, and by a draft model where one is given, whatever pays by
+  // what passes take here.
+  kAuto,
   kLookup,  // by look-up, as many as allowed behind each match
+  kDraft,   // by EngineOptions::draft_model_path or by look-up, as many as allowed
 };
 
 // Numbers the passes of an engine from 1.
@@ -114,6 +117,8 @@ struct EngineOptions {
   // Drafted rows of a pass, of all sequences together; at most kMaxDrafts. 0: with speculation 15,
   // with kAuto fewer in a small budget.
   std::uint32_t max_drafts = 0;
+  // A .qsf file of the same vocabulary that drafts too, for kAuto and kDraft; empty: none.
+  std::string draft_model_path;
   // Positions that the KV cache holds for all sequences together, in pages of kKvPageSlots. 0: a
   // whole context for one sequence, and kDefaultReserve for each of the others.
   std::uint32_t kv_positions = 0;
@@ -157,8 +162,11 @@ struct EngineStats {
   std::uint64_t prompt_ns = 0;
   std::uint64_t generated_tokens = 0;  // drafts that were not accepted left out
   std::uint64_t generate_ns = 0;
-  std::uint64_t drafted_tokens = 0;   // by speculation
-  std::uint64_t accepted_tokens = 0;  // of them
+  std::uint64_t drafted_tokens = 0;         // by speculation
+  std::uint64_t accepted_tokens = 0;        // of them
+  std::uint64_t model_drafted_tokens = 0;   // of drafted_tokens, those of a draft model
+  std::uint64_t model_accepted_tokens = 0;  // of them
+  std::uint64_t draft_ns = 0;               // of that model, a part of generate_ns
   std::uint64_t matmul_ns = 0;
   std::uint64_t attention_ns = 0;
   std::uint64_t other_ns = 0;

@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "engine/budget.h"
+#include "engine/draft_model.h"
 #include "engine/engine.h"
 #include "engine/engine_plan.h"
 #include "engine/pass.h"
@@ -82,13 +83,14 @@ struct Engine::Impl {
   std::vector<PassInFlight> passes;     // [EngineOptions::max_passes_in_flight]
   std::vector<SequenceChange> changes;  // since the last pass began, where they are recorded
   PassId last_pass = 0;
-  std::size_t next_to_generate = 0;        // the member whose turn it is, where rows are too few
-  bool prompt_has_turn = false;            // in passes of one row
-  bool running = false;                    // a pass is computed or committed
-  std::span<float> sample_logits;          // [n_sequences][n_vocab]
-  std::span<std::uint32_t> sample_order;   // [n_vocab]
-  std::span<float> sample_kept;            // [n_vocab], of LogProbs
-  std::optional<Speculation> speculation;  // with EngineOptions::speculation
+  std::size_t next_to_generate = 0;         // the member whose turn it is, where rows are too few
+  bool prompt_has_turn = false;             // in passes of one row
+  bool running = false;                     // a pass is computed or committed
+  std::span<float> sample_logits;           // [n_sequences][n_vocab]
+  std::span<std::uint32_t> sample_order;    // [n_vocab]
+  std::span<float> sample_kept;             // [n_vocab], of LogProbs
+  std::unique_ptr<DraftModel> draft_model;  // with EngineOptions::draft_model_path
+  std::optional<Speculation> speculation;   // with EngineOptions::speculation
 
   // Appends tokens to a sequence as rows of one role, in as many passes as they take. Rows whose
   // index in `tokens` is at least `first_output` send logits to `sink`, numbered from 0 in each

@@ -75,6 +75,11 @@ Status EngineOpener::prepare(const std::string& path) {
   // works.
   QSF_RETURN_IF_ERROR(open_device(/*direct=*/bound, /*depth=*/1));
   QSF_RETURN_IF_ERROR(make_plan_with_drafts().with_context(path));
+  if (impl_->draft_model != nullptr) {
+    // In memory that is planned and not mapped yet.
+    QSF_RETURN_IF_ERROR(
+        impl_->draft_model->check_vocabulary(*impl_->reader, impl_->plan.memory.arena_bytes()));
+  }
   const bool resident = impl_->plan.residency.everything_resident;
   if (!resident) QSF_RETURN_IF_ERROR(probe_disk());
   const unsigned wished = disk_.has_value() ? disk_->depth : kDefaultReadDepth;
@@ -148,6 +153,15 @@ Status EngineOpener::read_directories(const std::string& path) {
   QSF_ASSIGN_OR_RETURN(impl_->backend,
                        make_cpu_backend(*impl_->threads, options.exact || keeps_floats(spec())));
   impl_->backend->set_observer(options.observer);
+  return open_draft_model();
+}
+
+Status EngineOpener::open_draft_model() {
+  const EngineOptions& options = impl_->options;
+  if (options.draft_model_path.empty() || options.speculation == SpeculationKind::kOff) {
+    return ok_status();
+  }
+  QSF_ASSIGN_OR_RETURN(impl_->draft_model, DraftModel::open(options, spec(), *impl_->threads));
   return ok_status();
 }
 
@@ -175,17 +189,18 @@ Status EngineOpener::make_plan() {
     const std::uint64_t in_flight_bytes = std::uint64_t{disk_->depth} * disk_->block_bytes;
     ring_bytes = std::clamp(2 * in_flight_bytes, kLeastRingBytes, kMostRingBytes);
   }
-  QSF_ASSIGN_OR_RETURN(
-      impl_->plan, plan_engine({.reader = *impl_->reader,
-                                .backend = *impl_->backend,
-                                .options = impl_->options,
-                                .n_threads = impl_->threads->n_threads(),
-                                .adapters = impl_->adapter_files,
-                                .tokenizer_index_bytes = tokenizer_index_bytes_,
-                                .machine = machine_,
-                                .reading = {.n_queues = impl_->device->n_queues(),
-                                            .ring_bytes = ring_bytes,
-                                            .mapped = impl_->device->path() == ReadPath::kMmap}}));
+  QSF_ASSIGN_OR_RETURN(impl_->plan,
+                       plan_engine({.reader = *impl_->reader,
+                                    .backend = *impl_->backend,
+                                    .options = impl_->options,
+                                    .n_threads = impl_->threads->n_threads(),
+                                    .adapters = impl_->adapter_files,
+                                    .tokenizer_index_bytes = tokenizer_index_bytes_,
+                                    .machine = machine_,
+                                    .reading = {.n_queues = impl_->device->n_queues(),
+                                                .ring_bytes = ring_bytes,
+                                                .mapped = impl_->device->path() == ReadPath::kMmap},
+                                    .draft_model = impl_->draft_model.get()}));
   if (disk_.has_value()) impl_->plan.disk_bytes_per_second = disk_->bytes_per_second;
   impl_->max_context = impl_->plan.max_context;
   impl_->rows_per_pass = impl_->plan.rows_per_pass;
@@ -193,8 +208,40 @@ Status EngineOpener::make_plan() {
   return ok_status();
 }
 
-// A speculation that nobody asked for takes no memory that a plan cannot do without.
+// With kAuto a draft model takes no memory that the model needs more. It stays where a model is
+// streamed with and without it and passes become little longer: its drafts yield 2 tokens a pass
+// and more (docs/speculation.md), copies 1.2 in a text that does not repeat itself.
 Status EngineOpener::make_plan_with_drafts() {
+  constexpr double kMostLonger = 1.5;
+  if (impl_->draft_model == nullptr) return make_plan_with_lookup();
+  Status status = make_plan();
+  if (impl_->options.speculation != SpeculationKind::kAuto) return status;
+  const Residency with = impl_->plan.residency;
+  const std::uint32_t max_drafts = impl_->options.max_drafts;
+  std::string path = std::exchange(impl_->options.draft_model_path, std::string());
+  std::unique_ptr<DraftModel> model = std::move(impl_->draft_model);
+  Status without_model = make_plan_with_lookup();
+  const Residency& without = impl_->plan.residency;
+  if (!status.ok() || !without_model.ok()) {
+    leave_out_draft_model(path, "its memory does not fit the budget");
+    return without_model;
+  }
+  const auto bytes_of_pass = [](const Residency& r) {
+    return static_cast<double>(r.streamed_bytes + r.expert_read_bytes());
+  };
+  if (bytes_of_pass(with) > kMostLonger * bytes_of_pass(without)) {
+    leave_out_draft_model(path, "passes would read half as much again of the file, or more");
+    return without_model;
+  }
+  impl_->options.speculation = SpeculationKind::kAuto;
+  impl_->options.max_drafts = max_drafts;
+  impl_->options.draft_model_path = std::move(path);
+  impl_->draft_model = std::move(model);
+  return make_plan();
+}
+
+// A speculation that nobody asked for takes no memory that a plan cannot do without.
+Status EngineOpener::make_plan_with_lookup() {
   Status status = make_plan();
   const bool fits = status.ok() && impl_->plan.residency.everything_resident;
   if (fits || impl_->options.speculation != SpeculationKind::kAuto) return status;
@@ -400,16 +447,24 @@ void EngineOpener::choose_drafts() {
   leave_out_speculation(obstacle != nullptr ? obstacle : "its memory does not fit the budget");
 }
 
+void EngineOpener::leave_out_draft_model(const std::string& path, const char* reason) {
+  impl_->options.log.warning("draft model " + path + ": left out, because " + reason);
+}
+
 void EngineOpener::leave_out_speculation(const char* reason) {
   EngineOptions& options = impl_->options;
+  if (const std::string path = std::exchange(options.draft_model_path, std::string());
+      !path.empty()) {
+    leave_out_draft_model(path, reason);
+  }
   options.log.info(std::string("speculation: off, because ") + reason);
   options.speculation = SpeculationKind::kOff;
   options.max_drafts = 0;
 }
 
-void EngineOpener::make_speculation() {
+Status EngineOpener::make_speculation() {
   const EngineOptions& options = impl_->options;
-  if (options.speculation == SpeculationKind::kOff) return;
+  if (options.speculation == SpeculationKind::kOff) return ok_status();
   const PlanRegions& regions = impl_->plan.regions;
   const MutableByteSpan texts = impl_->arena->carve(regions.draft_texts);
   const MutableByteSpan logits = impl_->arena->carve(regions.draft_logits);
@@ -418,9 +473,15 @@ void EngineOpener::make_speculation() {
     touch_pages(texts);
     touch_pages(logits);
   }
+  if (impl_->draft_model != nullptr) {
+    QSF_RETURN_IF_ERROR(impl_->draft_model->load(impl_->plan.max_context, *impl_->arena,
+                                                 regions.draft_model, impl_->cancel));
+  }
   impl_->speculation.emplace(options, impl_->plan.max_context, spec().n_vocab, texts,
                              std::span(reinterpret_cast<float*>(logits.data()),
-                                       std::size_t{options.max_drafts} * spec().n_vocab));
+                                       std::size_t{options.max_drafts} * spec().n_vocab),
+                             impl_->draft_model.get());
+  return ok_status();
 }
 
 void EngineOpener::make_states() {
@@ -488,7 +549,7 @@ Status EngineOpener::make_decoder() {
                           std::size_t{impl_->options.n_sequences} * spec().n_vocab};
   impl_->sample_order = {reinterpret_cast<std::uint32_t*>(order.data()), spec().n_vocab};
   impl_->sample_kept = {reinterpret_cast<float*>(kept.data()), spec().n_vocab};
-  make_speculation();
+  QSF_RETURN_IF_ERROR(make_speculation());
   impl_->watch.emplace(plan.memory.total_bytes(), std::string());
   return ok_status();
 }

@@ -36,6 +36,7 @@ class EngineOpener {
   Status probe_disk();
   Status make_plan();
   Status make_plan_with_drafts();
+  Status make_plan_with_lookup();
   Status make_spill_file();
   Status map_memory();
   Status load_tokenizer();
@@ -49,7 +50,9 @@ class EngineOpener {
   void leave_out_prefix_cache(const char* reason);
   void choose_drafts();
   void leave_out_speculation(const char* reason);
-  void make_speculation();
+  Status open_draft_model();
+  void leave_out_draft_model(const std::string& path, const char* reason);
+  Status make_speculation();
   Status make_decoder();
   void describe_reading();
   void log_plan() const;

@@ -10,6 +10,7 @@
 
 #include "base/check.h"
 #include "engine/budget.h"
+#include "engine/draft_model.h"
 #include "engine/engine_impl.h"
 #include "grammar/grammar_engine.h"
 #include "kv/kv_policy.h"
@@ -89,6 +90,7 @@ class Planner {
     plan_.memory.add_external("page_tables", plan_.memory.arena_bytes() / kMappedBytesOfATableByte,
                               "8 bytes for each page of the regions above");
     note_steps();
+    note_draft_model();
     if (plan_.memory.total_bytes() > plan_.budget_bytes) {
       return internal_error("the plan takes %llu bytes of a budget of %llu",
                             llu(plan_.memory.total_bytes()), llu(plan_.budget_bytes));
@@ -137,8 +139,11 @@ class Planner {
     MemoryPlan& plan = plan_.memory;
     const ProgramMemory& program = inputs_.machine.program;
     const unsigned n_workers = inputs_.n_threads - 1;
-    const unsigned n_queues = inputs_.reading.n_queues + (spills() ? 1 : 0);
-    const std::uint64_t directories = inputs_.reader.heap_bytes();
+    const DraftModel* const draft = inputs_.draft_model;
+    const unsigned n_queues =
+        inputs_.reading.n_queues + (spills() ? 1 : 0) + (draft != nullptr ? draft->n_queues() : 0);
+    const std::uint64_t directories =
+        inputs_.reader.heap_bytes() + (draft != nullptr ? draft->directory_bytes() : 0);
     plan.add_external("program", program.file_bytes,
                       "file pages of the executable and its libraries");
     plan.add_external("process",
@@ -249,6 +254,9 @@ class Planner {
   std::uint64_t draft_text_bytes(std::uint32_t context) const {
     return speculates() ? Speculation::region_bytes(options_, context) : 0;
   }
+  std::uint64_t draft_model_bytes(std::uint32_t context) const {
+    return inputs_.draft_model == nullptr ? 0 : inputs_.draft_model->region_bytes(context);
+  }
   std::uint64_t row_list_bytes(std::uint32_t rows) const {
     const std::uint64_t n_passes = options_.max_passes_in_flight;
     return rows * (n_passes * (sizeof(Row) + sizeof(PassOutput)) + sizeof(std::uint32_t)) +
@@ -297,7 +305,7 @@ class Planner {
         kMappedBytesOfATableByte;
     costs.context_bytes = [this](std::uint32_t context) {
       return saturating_add(
-          token_bytes(context) + draft_text_bytes(context),
+          token_bytes(context) + draft_text_bytes(context) + draft_model_bytes(context),
           saturating_add(sparse_prefill_bytes(context), h2o_eviction_bytes(context)));
     };
     // A KV window has room for the rows of a pass as well.
@@ -463,6 +471,31 @@ class Planner {
                    printed("the logits of %u drafted rows", options_.max_drafts));
     }
     plan.add_external("row_lists", row_list_bytes(rows), "the rows of a pass");
+    add_draft_model();
+  }
+
+  void add_draft_model() {
+    if (inputs_.draft_model == nullptr) return;
+    MemoryPlan& plan = plan_.memory;
+    for (const Region& region : inputs_.draft_model->regions(plan_.max_context)) {
+      if (region.external) {
+        plan.add_external(region.name, region.bytes, region.reason);
+      } else {
+        plan_.regions.draft_model.push_back(plan.add(region.name, region.bytes, region.reason));
+      }
+    }
+  }
+
+  // What the memory of a draft model would do for a model that is streamed.
+  void note_draft_model() {
+    const Residency& r = plan_.residency;
+    const std::uint64_t bytes = draft_model_bytes(plan_.max_context);
+    if (bytes == 0 || r.everything_resident) return;
+    const Result<Residency> without = weights_for(r.limits.bytes + bytes);
+    if (!without.has_value()) return;
+    plan_.steps.push_back(printed(
+        "draft model: takes %.1f MB; without it each pass would read %.1f MB of the file",
+        megabytes(bytes), megabytes(without->streamed_bytes + without->expert_read_bytes())));
   }
 
   void note_steps() {

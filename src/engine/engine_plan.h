@@ -45,6 +45,8 @@ struct ReadingFacts {
   bool mapped = false;
 };
 
+class DraftModel;  // draft_model.h
+
 struct PlanInputs {
   const QsfReader& reader;
   const Backend& backend;
@@ -54,6 +56,7 @@ struct PlanInputs {
   std::uint64_t tokenizer_index_bytes = 0;
   MachineFacts machine;
   ReadingFacts reading;
+  const DraftModel* draft_model = nullptr;  // null: none
 };
 
 // The regions of the arena, by content.
@@ -76,6 +79,7 @@ struct PlanRegions {
   RegionId sample_kept;
   RegionId draft_texts;  // only with EngineOptions::speculation, as the next
   RegionId draft_logits;
+  std::vector<RegionId> draft_model;  // those of the arena, as DraftModel::regions
 };
 
 struct EnginePlan {

@@ -282,9 +282,21 @@ NextRows Generation::draft(const NextRows& next, const DraftRequest& request,
   wanted.most = static_cast<std::uint32_t>(
       std::min<std::size_t>({request.most, drafted_.size() - 1, n_left - 1}));
   drafted_.front() = session_.pending_token_;
-  const std::uint32_t n =
-      engine.speculation->draft(sequence(), session_.tokens_, session_.pending_token_, wanted,
-                                std::span(drafted_).subspan(1));
+  Rng random = sampler_->random();
+  const auto draw = [&](std::span<float> logits, std::span<const TokenId> history) {
+    if (is_cancelled()) return kNoToken;
+    const TokenId token = sampler_->guess(logits, history, random);
+    return ends_text(token) ? kNoToken : token;
+  };
+  const auto is_cancelled_now = [this] { return is_cancelled(); };
+  const std::uint32_t n = engine.speculation->draft(
+      sequence(),
+      {.tokens = session_.tokens_,
+       .last = session_.pending_token_,
+       .prompt_begin = static_cast<std::uint32_t>(prompt_start_),
+       .prompt_end = static_cast<std::uint32_t>(prompt_start_ + prompt_.size()),
+       .n_left = static_cast<std::uint32_t>(n_left)},
+      wanted, {.draw = draw, .is_cancelled = is_cancelled_now}, std::span(drafted_).subspan(1));
   sampler_->gather_also(engine.speculation->logits_from(n_drafted), engine.reader->spec().n_vocab);
   return {.tokens = std::span(drafted_).first(n + 1U), .role = next.role, .wants_output = true};
 }

@@ -93,6 +93,15 @@ Status check_drafts(const EngineOptions& options, const ModelSpec& spec) {
     return invalid_argument("max_drafts: %u rows, expected at most %u", options.max_drafts,
                             kMaxDrafts);
   }
+  const bool wants_model = options.speculation == SpeculationKind::kDraft;
+  if (wants_model && options.draft_model_path.empty()) {
+    return invalid_argument("speculation draft: there is no draft model; name one, or use auto");
+  }
+  if (!options.draft_model_path.empty() && !wants_model &&
+      options.speculation != SpeculationKind::kAuto) {
+    return invalid_argument("draft model %s: needs speculation auto or draft",
+                            options.draft_model_path.c_str());
+  }
   if (options.max_drafts == 0) return ok_status();
   const char* const obstacle = speculation_obstacle(options, spec);
   if (obstacle == nullptr) return ok_status();

@@ -283,6 +283,7 @@ Result<std::unique_ptr<Session>> Session::fork() {
   QSF_ASSIGN_OR_RETURN(const SequenceId sequence, engine_.fork(sequence_));
   engine_.record(SequenceChange::Kind::kFork, sequence, sequence_);
   std::unique_ptr<Session> child(new Session(engine_, sequence));
+  if (engine_.speculation.has_value()) engine_.speculation->fork(sequence_, sequence);
   child->tokens_.assign(tokens_.begin(), tokens_.end());
   child->pending_token_ = pending_token_;
   return child;

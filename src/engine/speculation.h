@@ -10,7 +10,8 @@
 // So the text is the same with and without drafts, whatever is drafted.
 //
 // Drafts are copies of what followed the same tokens before, in this sequence (draft/drafter.h) or
-// in answers to other requests of the same prefix key (draft/shared_texts.h).
+// in answers to other requests of the same prefix key (draft/shared_texts.h), or they come from a
+// smaller model (draft_model.h): from whichever is expected to yield more tokens a time.
 // How many tokens are drafted follows from what passes take and how many drafts were accepted
 // (draft/draft_length.h): these depend on a clock, the text does not.
 
@@ -28,6 +29,7 @@
 #include "draft/drafter.h"
 #include "draft/row_times.h"
 #include "draft/shared_texts.h"
+#include "engine/draft_model.h"
 #include "engine/engine.h"
 #include "format/model_spec.h"
 
@@ -50,6 +52,13 @@ struct DraftRequest {
   std::uint32_t most = 0;      // tokens to draft
 };
 
+// What became of the drafts of a model.
+struct ModelDrafts {
+  std::uint64_t n_drafted = 0;
+  std::uint64_t n_accepted = 0;
+  std::uint64_t ns = 0;  // to make them
+};
+
 // The drafts of all sequences of an engine.
 // Threads  one at a time
 class Speculation {
@@ -59,22 +68,27 @@ class Speculation {
                                     std::uint32_t max_context) noexcept;
 
   // Shapes  logits [max_drafts][n_vocab]
-  // Requires  max_drafts > 0; region.size() >= region_bytes(); all outlive it
+  // Requires  max_drafts > 0; region.size() >= region_bytes(); `model` is loaded, or null; all
+  //           outlive it
   Speculation(const EngineOptions& options, std::uint32_t max_context, std::uint32_t n_vocab,
-              MutableByteSpan region, std::span<float> logits);
+              MutableByteSpan region, std::span<float> logits, DraftModel* model = nullptr);
 
   // A sequence begins, of which nothing is learned yet.
-  void begin(SequenceId sequence) noexcept { sequences_[sequence].length = DraftLength(); }
+  void begin(SequenceId sequence) noexcept;
+  // A sequence begins as a copy of another.
+  void fork(SequenceId origin, SequenceId created) noexcept {
+    if (model_ != nullptr) model_->share(origin, created);
+  }
   // Whose answers a sequence may copy from; null: nobody's.
   void set_key(SequenceId sequence, const std::string* key);
   // Lets others of the key copy from an answer. Requires  shares_answers()
   void share(const std::string& key, std::span<const TokenId> answer) { shared_->add(key, answer); }
   bool shares_answers() const noexcept { return shared_.has_value(); }
 
-  // Writes a draft behind a text and its last token, and returns its number of tokens; perhaps
-  // none. Requires  request.most <= draft.size()
-  std::uint32_t draft(SequenceId sequence, std::span<const TokenId> text, TokenId last,
-                      const DraftRequest& request, std::span<TokenId> draft) noexcept;
+  // Writes a draft behind a text and returns its number of tokens; perhaps none.
+  // Requires  request.most <= draft.size()
+  std::uint32_t draft(SequenceId sequence, const DraftText& text, const DraftRequest& request,
+                      const DraftCalls& calls, std::span<TokenId> draft) noexcept;
   // Learns what became of the last draft() of a sequence, also where it had no tokens. A draft
   // whose pass was not computed is not learned from.
   void learn(SequenceId sequence, std::uint32_t n_accepted) noexcept;
@@ -82,6 +96,8 @@ class Speculation {
   void add_time(std::uint32_t n_rows, std::uint64_t pass_ns, std::uint64_t wait_ns) noexcept {
     times_.add(n_rows, pass_ns, wait_ns);
   }
+
+  const ModelDrafts& model_drafts() const noexcept { return model_drafts_; }
 
   // Tokens that may be drafted in a pass, for all sequences together.
   std::uint32_t max_drafts() const noexcept { return max_drafts_; }
@@ -97,9 +113,23 @@ class Speculation {
     Drafter drafter;
     SharedTextView others;
     DraftLength length;
-    DraftOutcome outcome;         // of the draft in a pass
-    std::uint32_t first_row = 0;  // of that pass's times
+    DraftOutcome outcome;            // of the draft in a pass
+    std::uint32_t match_tokens = 0;  // before that pass, whoever drafted
+    std::uint32_t first_row = 0;     // of that pass's times
   };
+  // A number of tokens, and what they are expected to yield in a nanosecond.
+  struct Choice {
+    std::uint32_t n_tokens = 0;
+    double rate = 0.0;
+  };
+
+  static Choice choose(const DraftLength& length, std::uint32_t match_tokens, PassTimes times,
+                       double n_undrafted) noexcept;
+  std::uint64_t investment_ns(const DraftTimes& times, const DraftText& text) const noexcept;
+  Choice choose_model(SequenceId sequence, const DraftText& text, PassTimes times,
+                      double n_undrafted) noexcept;
+  std::uint32_t draft_by_model(SequenceId sequence, const DraftText& text, const DraftCalls& calls,
+                               std::span<TokenId> draft) noexcept;
 
   std::uint32_t max_drafts_;
   std::uint32_t n_vocab_;
@@ -108,6 +138,10 @@ class Speculation {
   std::vector<Sequence> sequences_;  // by SequenceId
   std::optional<SharedTexts> shared_;
   RowTimes times_;
+  DraftModel* model_;                       // null without one
+  DraftLength model_length_;                // one for all sequences: it is the model's
+  std::vector<std::uint64_t> model_times_;  // of passes with its drafts
+  ModelDrafts model_drafts_;
 };
 
 }  // namespace qsf

@@ -17,6 +17,7 @@
 #include <utility>
 #include <vector>
 
+#include "base/bytes.h"
 #include "base/rng.h"
 #include "engine/engine.h"
 #include "engine/engine_impl.h"
@@ -38,6 +39,7 @@ struct StreamedShape {
   std::uint32_t max_positions = 640;
   std::uint64_t tile_bytes = 32768;
   Compression compression = Compression::kNone;
+  ByteSpan tokenizer = {};  // its section, which outlives the shape; none by default
 };
 
 inline ModelSpec streamed_spec(const StreamedShape& shape) {
@@ -100,6 +102,7 @@ class StreamedModel {
     QSF_RETURN_IF_ERROR(
         write_section(writer, SectionKind::kFinal, 0,
                       {vector(spec, TensorKind::kFinalNorm), matrix(spec, TensorKind::kHead)}));
+    if (!shape.tokenizer.empty()) QSF_RETURN_IF_ERROR(writer.set_tokenizer(shape.tokenizer));
     return writer.finish();
   }
 
