@@ -93,10 +93,12 @@ QSF_API void qsf_config_set_experts(QSFConfig* config, int experts, float margin
  * may yield several. Every text is the same with and without, at any temperature.
  */
 typedef enum qsf_speculation {
-  QSF_SPECULATE_AUTO = 0, /* as QSF_SPECULATE_LOOKUP where that is possible, and as many tokens as
-                             pay by what passes take here and what was accepted; else off */
+  QSF_SPECULATE_AUTO = 0, /* as QSF_SPECULATE_LOOKUP where that is possible, and by a draft model
+                             where one is set, as many tokens as pay by what passes take here and
+                             what was accepted; else off */
   QSF_SPECULATE_OFF = 1,
-  QSF_SPECULATE_LOOKUP = 2 /* those that followed the same tokens earlier in the session */
+  QSF_SPECULATE_LOOKUP = 2, /* those that followed the same tokens earlier in the session */
+  QSF_SPECULATE_DRAFT = 3 /* those of the draft model, or of look-up where more of its are right */
 } qsf_speculation;
 /* max_drafts  tokens that a pass may draft, of all sessions together, 1 to 64; 0: chosen by the
  *             engine, at most 15. The memory plan has the logits of so many
@@ -106,6 +108,15 @@ typedef enum qsf_speculation {
  * has layers with a state, from which refused tokens cannot be taken back.
  * Default  QSF_SPECULATE_AUTO, 0 */
 QSF_API void qsf_config_set_speculation(QSFConfig* config, qsf_speculation kind, int max_drafts);
+/* path  a .qsf file of a smaller model with the same vocabulary, which drafts tokens. It stays in
+ *       memory, within the same budget. With QSF_SPECULATE_AUTO it is left out, with a warning,
+ *       where the model needs its memory more
+ *
+ * Errors, when an engine is opened: as those of the model's file, beginning with "draft model";
+ * QSF_INVALID_ARGUMENT: another vocabulary, with the first token that differs; another kind than
+ * QSF_SPECULATE_AUTO and QSF_SPECULATE_DRAFT, or that one without a path. The path is copied.
+ * Default  NULL or "": none */
+QSF_API void qsf_config_set_draft_model(QSFConfig* config, const char* path);
 /* Most prompt rows of one pass; fewer where memory is short. Results do not depend on it.
  * Default  0: chosen by the engine */
 QSF_API void qsf_config_set_rows_per_pass(QSFConfig* config, int rows);

@@ -177,10 +177,13 @@ typedef struct qsf_engine_stats {
   uint64_t peak_resident_bytes;               /* of the process, so far */
   uint64_t read_wait_ns;                      /* waiting for the disk, part of the times above */
   uint64_t read_ns;                           /* with at least one read in flight */
-  uint64_t unpack_ns;       /* decompressing and re-laying weights, on the reading threads */
-  uint64_t prompt_passes;   /* passes over prompt rows; each reads the streamed weights once */
-  uint64_t drafted_tokens;  /* by speculation; since 0.2 */
-  uint64_t accepted_tokens; /* of them; since 0.2 */
+  uint64_t unpack_ns;            /* decompressing and re-laying weights, on the reading threads */
+  uint64_t prompt_passes;        /* passes over prompt rows; each reads the streamed weights once */
+  uint64_t drafted_tokens;       /* by speculation; since 0.2 */
+  uint64_t accepted_tokens;      /* of them; since 0.2 */
+  uint64_t model_drafted_tokens; /* by a draft model, part of drafted_tokens; since 0.2 */
+  uint64_t model_accepted_tokens; /* of them; since 0.2 */
+  uint64_t draft_ns;              /* of that model, part of generate_ns; since 0.2 */
 } qsf_engine_stats;
 QSF_API qsf_code qsf_engine_get_stats(const QSFEngine* engine, qsf_engine_stats* stats,
                                       qsf_error* error);

@@ -101,12 +101,14 @@ Status check(const QSFConfig& config) {
     return out_of_budget("prefix_folder: there was no memory for its path");
   }
   if (config.adapters_lost) return out_of_budget("add_adapter: there was no memory for its texts");
+  if (config.draft_model_lost)
+    return out_of_budget("draft_model: there was no memory for its path");
   if (config.memory_lost) return out_of_budget("add_memory: there was no memory for its texts");
   QSF_RETURN_IF_ERROR(check_range("threads", config.threads, kMaxInt));
   QSF_RETURN_IF_ERROR(check_range("max_seq_len", config.max_seq_len, kMaxInt));
   QSF_RETURN_IF_ERROR(check_range("rows_per_pass", config.rows_per_pass, kMaxInt));
   QSF_RETURN_IF_ERROR(check_range("experts", config.experts, kMaxInt));
-  if (config.speculation < QSF_SPECULATE_AUTO || config.speculation > QSF_SPECULATE_LOOKUP) {
+  if (config.speculation < QSF_SPECULATE_AUTO || config.speculation > QSF_SPECULATE_DRAFT) {
     return invalid_argument("speculation: %d, expected a qsf_speculation", config.speculation);
   }
   QSF_RETURN_IF_ERROR(check_range("max_drafts", config.max_drafts, kMaxInt));
@@ -250,6 +252,9 @@ qsf_engine_stats engine_stats(const QSFEngine& handle) {
   out.read_wait_ns = stats.read_wait_ns;
   out.drafted_tokens = stats.drafted_tokens;
   out.accepted_tokens = stats.accepted_tokens;
+  out.model_drafted_tokens = stats.model_drafted_tokens;
+  out.model_accepted_tokens = stats.model_accepted_tokens;
+  out.draft_ns = stats.draft_ns;
   out.read_ns = stats.read_ns;
   out.unpack_ns = stats.unpack_ns;
   out.prompt_passes = stats.prompt_passes;
@@ -375,7 +380,7 @@ Result<EngineOptions> read_config(const QSFConfig& config) {
   options.experts_used = static_cast<std::uint32_t>(config.experts);
   options.expert_preference = config.expert_preference;
   constexpr SpeculationKind kKinds[] = {SpeculationKind::kAuto, SpeculationKind::kOff,
-                                        SpeculationKind::kLookup};
+                                        SpeculationKind::kLookup, SpeculationKind::kDraft};
   options.speculation = kKinds[config.speculation];
   if (options.speculation != SpeculationKind::kOff) {
     options.max_drafts = static_cast<std::uint32_t>(config.max_drafts);
@@ -383,6 +388,7 @@ Result<EngineOptions> read_config(const QSFConfig& config) {
   options.adapters = config.adapters;
   QSF_ASSIGN_OR_RETURN(options.session_adapter,
                        adapter_use_of(config.adapter, config.adapter_scale));
+  options.draft_model_path = config.draft_model;
   options.n_sequences = static_cast<std::uint32_t>(config.max_sessions);
   options.kv_positions = static_cast<std::uint32_t>(config.kv_positions);
   options.grammar = {.max_grammars = static_cast<std::uint32_t>(config.max_grammars),
@@ -513,6 +519,14 @@ void qsf_config_set_speculation(QSFConfig* config, qsf_speculation kind, int max
   static_assert(sizeof kind == sizeof config->speculation);
   std::memcpy(&config->speculation, &kind, sizeof kind);  // as with qsf_kv_type
   config->max_drafts = max_drafts;
+}
+void qsf_config_set_draft_model(QSFConfig* config, const char* path) {
+  if (config == nullptr) return;
+  const qsf_code code = guarded(nullptr, [&] {
+    config->draft_model = path == nullptr ? "" : path;
+    return qsf::ok_status();
+  });
+  config->draft_model_lost = code != QSF_OK;
 }
 void qsf_config_set_rows_per_pass(QSFConfig* config, int rows) {
   if (config != nullptr) config->rows_per_pass = rows;

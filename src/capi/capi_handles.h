@@ -91,6 +91,8 @@ struct QSFConfig {
   bool adapters_lost = false;  // no memory for them
   int adapter = 0;             // of sessions
   float adapter_scale = 1.0F;
+  std::string draft_model;        // a path; empty: none
+  bool draft_model_lost = false;  // no memory for it
   int max_sessions = 1;
   int kv_positions = 0;
   int max_grammars = 0;

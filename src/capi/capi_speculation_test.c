@@ -71,6 +71,8 @@ static qsf_generate_result generate(const char* path, QSFConfig* config, Seen* s
   CHECK(qsf_engine_get_stats(engine, &stats, NULL) == QSF_OK);
   CHECK(stats.drafted_tokens == (uint64_t)result.drafted_tokens);
   CHECK(stats.accepted_tokens == (uint64_t)result.accepted_tokens);
+  CHECK(stats.model_drafted_tokens <= stats.drafted_tokens);
+  CHECK((stats.model_drafted_tokens > 0) == (stats.draft_ns > 0));
   qsf_free(engine);
   return result;
 }
@@ -87,6 +89,29 @@ static void test_same_text(const char* path) {
   result = generate(path, config_of(QSF_SPECULATE_AUTO, 0), &seen);
   CHECK(result.drafted_tokens > 0);
   CHECK(strcmp(seen.text, expected.text) == 0 && seen.log_probs == expected.log_probs);
+}
+
+/* The model as its own draft model: what it drafts is always right. */
+static void test_draft_model(const char* path) {
+  Seen expected;
+  Seen seen;
+  qsf_config_set_draft_model(NULL, path);
+  generate(path, config_of(QSF_SPECULATE_OFF, 0), &expected);
+  for (int i = 0; i < 2; ++i) {
+    QSFConfig* config = config_of(i == 0 ? QSF_SPECULATE_DRAFT : QSF_SPECULATE_AUTO, 3);
+    qsf_config_set_draft_model(config, path);
+    const qsf_generate_result result = generate(path, config, &seen);
+    CHECK(strcmp(seen.text, expected.text) == 0 && seen.log_probs == expected.log_probs);
+    CHECK(i == 1 || result.accepted_tokens > 30);
+  }
+  QSFConfig* config = config_of(QSF_SPECULATE_DRAFT, 0);
+  expect_refused(path, config, QSF_INVALID_ARGUMENT, "there is no draft model");
+  config = config_of(QSF_SPECULATE_LOOKUP, 0);
+  qsf_config_set_draft_model(config, path);
+  expect_refused(path, config, QSF_INVALID_ARGUMENT, "needs speculation auto or draft");
+  config = config_of(QSF_SPECULATE_DRAFT, 0);
+  qsf_config_set_draft_model(config, "no such file");
+  expect_refused(path, config, QSF_NOT_FOUND, "draft model: no such file");
 }
 
 static void test_step_counts(const char* path) {
@@ -122,8 +147,8 @@ static void test_step_counts(const char* path) {
 /* Refused before the file is opened. */
 static void test_values(void) {
   qsf_config_set_speculation(NULL, QSF_SPECULATE_OFF, 0);
-  expect_refused("no such file", config_of((qsf_speculation)3, 0), QSF_INVALID_ARGUMENT,
-                 "speculation: 3, expected a qsf_speculation");
+  expect_refused("no such file", config_of((qsf_speculation)4, 0), QSF_INVALID_ARGUMENT,
+                 "speculation: 4, expected a qsf_speculation");
   expect_refused("no such file", config_of(QSF_SPECULATE_AUTO, -1), QSF_INVALID_ARGUMENT,
                  "max_drafts: -1");
 }
@@ -140,6 +165,7 @@ int main(int argc, char** argv) {
   test_values();
   if (argc > 1) {
     test_same_text(argv[1]);
+    test_draft_model(argv[1]);
     test_step_counts(argv[1]);
     test_refusals(argv[1]);
   }

@@ -106,7 +106,7 @@ static void test_attention_configuration(void) {
   expect_refused(config, QSF_INVALID_ARGUMENT, "struct_size");
 }
 
-static void test_configuration(void) {
+static void test_setters_of_null(void) {
   Seen seen = {0};
   qsf_config_set_ram_budget(NULL, 1);
   qsf_config_set_io(NULL, QSF_READ_PREAD);
@@ -124,13 +124,17 @@ static void test_configuration(void) {
   qsf_config_set_pin(NULL, 1);
   qsf_config_set_experts(NULL, 1, 0.0F);
   qsf_config_set_speculation(NULL, QSF_SPECULATE_OFF, 0);
+  qsf_config_set_draft_model(NULL, "draft");
   qsf_config_set_max_sessions(NULL, 1);
   qsf_config_set_kv_positions(NULL, 1);
   qsf_config_set_log_callback(NULL, on_log, &seen);
   qsf_config_set_error_callback(NULL, on_error, &seen);
   qsf_config_set_progress_callback(NULL, on_progress, &seen);
   qsf_config_free(NULL);
+}
 
+static void test_configuration(void) {
+  Seen seen = {0};
   QSFConfig* config = qsf_config_default();
   CHECK(config != NULL);
   expect_refused(config, QSF_NOT_FOUND, "/nonexistent/model.qsf");
@@ -731,6 +735,7 @@ static void test_model(const char* path) {
 int main(int argc, char** argv) {
   CHECK(strlen(qsf_version()) > 0);
   test_attention_configuration();
+  test_setters_of_null();
   test_configuration();
   test_nulls();
   test_sample();

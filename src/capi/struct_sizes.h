@@ -39,7 +39,7 @@ inline constexpr std::array kReleasedSizes<qsf_chat_send_options> = {std::size_t
 template <>
 inline constexpr std::array kReleasedSizes<qsf_model_info> = {std::size_t{88}};
 template <>
-inline constexpr std::array kReleasedSizes<qsf_engine_stats> = {std::size_t{160}, std::size_t{176}};
+inline constexpr std::array kReleasedSizes<qsf_engine_stats> = {std::size_t{160}, std::size_t{200}};
 template <>
 inline constexpr std::array kReleasedSizes<qsf_generate_result> = {std::size_t{48},
                                                                    std::size_t{64}};
