@@ -146,6 +146,7 @@ std::string check(const Lists& lists, BenchOptions& options) {
   if (!options.texts.empty() && (options.disk || !options.peer_model.empty())) {
     return "--texts excludes --disk and --peer-model";
   }
+  if (!options.draft.empty() && options.texts.empty()) return "--draft needs --texts";
   if (!options.routing.empty() && options.streams.empty()) return "--routing needs --stream";
   if (!options.record_routing.empty() && options.streams.empty()) {
     return "--record-routing needs --stream";
@@ -213,6 +214,10 @@ void add_stream_options(OptionParser& parser, Lists& lists, BenchOptions& option
              "line is a name, the tokens of the prompt and those of the answer, separated by tabs; "
              "scripts/measure/measure_speculation.py writes such files")
       .type_name("FILE");
+  parser
+      .value("--draft", options.draft,
+             "With --texts: a smaller model of the same vocabulary that drafts tokens")
+      .type_name("MODEL");
 }
 
 }  // namespace

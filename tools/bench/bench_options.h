@@ -39,6 +39,7 @@ struct BenchOptions {
   std::string routing;                 // file of routings to use in place of the model's; or empty
   std::string record_routing;          // file for the routings of the last streamed run; or empty
   std::string texts;                   // file of texts to generate with drafts; or empty
+  std::string draft;                   // with texts: the path of a draft model; empty: none
   bool disk = false;                   // measure the disk of the model's file and nothing else
   std::optional<qsf::ReadPath> read_path;
   std::string peer;        // path of a llama-bench; empty: none

@@ -123,6 +123,7 @@ qsf::Status run_texts(const BenchOptions& options, std::uint64_t budget_bytes, b
   }
   settings.max_context = static_cast<std::uint32_t>(context);
   settings.speculation = speculates ? qsf::SpeculationKind::kAuto : qsf::SpeculationKind::kOff;
+  if (speculates) settings.draft_model_path = options.draft;
   QSF_ASSIGN_OR_RETURN(const std::unique_ptr<qsf::Engine> engine,
                        qsf::Engine::open(options.model, settings));
   QSF_RETURN_IF_ERROR(rename_tokens(texts, engine->n_drawable()));

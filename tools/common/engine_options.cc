@@ -59,9 +59,9 @@ qsf_attention AttentionChoice::kind() const {
 bool EngineOptions::is_default() const {
   return threads == 0 && max_seq_len == 0 && ram_budget_bytes == 0 && rows_per_pass == 0 &&
          sequences == 1 && kv_positions == 0 && read_path == "auto" && kv_spill.empty() && !exact &&
-         !pin && adapters.files.empty() && speculate == "auto" && max_drafts == 0 && experts == 0 &&
-         expert_margin == 0.0F && kv_types.is_default() && kv_policy.is_default() &&
-         attention.is_default();
+         !pin && adapters.files.empty() && speculate == "auto" && max_drafts == 0 &&
+         draft.empty() && experts == 0 && expert_margin == 0.0F && kv_types.is_default() &&
+         kv_policy.is_default() && attention.is_default();
 }
 
 void add_threads_option(OptionParser& parser, int& threads, const std::string& group) {
@@ -200,15 +200,23 @@ void add_attention_options(OptionParser& parser, AttentionChoice& choice,
 void add_speculation_options(OptionParser& parser, EngineOptions& options,
                              const std::string& group) {
   parser
-      .choice("--speculate", options.speculate, {"auto", "off", "lookup"},
-              "Draft tokens that followed the same text earlier, and check them all in one pass: "
-              "auto, where it is faster; lookup, always; the text is the same as with off")
+      .choice("--speculate", options.speculate, {"auto", "off", "lookup", "draft"},
+              "Draft tokens, those that followed the same text earlier or those of --draft, and "
+              "check them all in one pass: auto, where it is faster; lookup and draft, always; the "
+              "text is the same as with off")
       .show_default()
       .group(group);
   parser
       .value("--max-drafts", options.max_drafts,
              "Tokens that a pass drafts, at most; default: 15, fewer where memory is short")
       .integer_in(1, 64)
+      .group(group);
+  parser
+      .value(
+          "--draft", options.draft,
+          "A smaller model of the same vocabulary that drafts tokens; it stays in memory, within "
+          "the same budget")
+      .type_name("MODEL")
       .group(group);
 }
 
@@ -363,6 +371,13 @@ std::string check_adapters(const AdapterChoice& choice) {
 }  // namespace
 
 std::string check_engine_options(const EngineOptions& options) {
+  if (!options.draft.empty() && options.speculate != "auto" && options.speculate != "draft") {
+    return "--draft " + options.draft + ": needs --speculate auto or draft; it is " +
+           options.speculate;
+  }
+  if (options.draft.empty() && options.speculate == "draft") {
+    return "--speculate draft: needs --draft MODEL";
+  }
   std::string problem = check_adapters(options.adapters);
   if (problem.empty()) problem = check_kv_policy(options.kv_policy);
   return problem.empty() ? check_attention(options.attention) : problem;
@@ -384,6 +399,7 @@ qsf_kv_type kv_type_of(const std::string& value) {
 
 qsf_speculation speculation_of(const std::string& value) {
   if (value == "off") return QSF_SPECULATE_OFF;
+  if (value == "draft") return QSF_SPECULATE_DRAFT;
   return value == "lookup" ? QSF_SPECULATE_LOOKUP : QSF_SPECULATE_AUTO;
 }
 
@@ -441,6 +457,7 @@ void set_engine_options(QSFConfig* config, const EngineOptions& options) {
   qsf_config_set_experts(config, options.experts, options.expert_margin);
   qsf_config_set_speculation(config, speculation_of(options.speculate), options.max_drafts);
   add_adapters(config, options.adapters);
+  qsf_config_set_draft_model(config, options.draft.c_str());
   qsf_config_set_pin(config, options.pin ? 1 : 0);
   set_kv_types(config, options.kv_types);
   set_kv_policy(config, options.kv_policy);

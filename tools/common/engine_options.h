@@ -90,6 +90,7 @@ struct EngineOptions {
   int experts = 0;  // that a row takes; 0: the model's
   std::string speculate = "auto";
   int max_drafts = 0;          // of a pass; 0: the default of the library
+  std::string draft;           // the path of a draft model; empty: none
   float expert_margin = 0.0F;  // of substitutes in memory; 0: none
   AdapterChoice adapters;
   KvTypeChoice kv_types;
@@ -113,7 +114,7 @@ void add_experts_option(OptionParser& parser, int& experts,
                         const std::string& group = kOptionsGroup);
 void add_expert_margin_option(OptionParser& parser, float& margin,
                               const std::string& group = kOptionsGroup);
-// --speculate and --max-drafts.
+// --speculate, --max-drafts and --draft.
 void add_speculation_options(OptionParser& parser, EngineOptions& options,
                              const std::string& group = kOptionsGroup);
 // --lora and --lora-scale.

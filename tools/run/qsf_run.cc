@@ -227,8 +227,10 @@ int complete(const RunOptions& options, QSFEngine* engine, QSFGrammar* grammar,
   return kSuccess;
 }
 
-int run(const RunOptions& options) {
+int run(RunOptions options) {
   std::string problem = options.model ? check_model_path(*options.model) : "";
+  std::string& draft = options.engine.draft;
+  if (problem.empty() && !draft.empty()) problem = check_model_path(draft);
   std::optional<std::string> prompt;
   const bool completes = !options.interactive && !options.bench;
   if (problem.empty() && completes) prompt = read_prompt(options, problem);
@@ -236,6 +238,10 @@ int run(const RunOptions& options) {
   if (problem.empty()) problem = check_session_path(options);
   if (problem.empty() && needs_conversion(*model)) {
     model = converted_model(*model, options.i2s_layout, options.quiet, problem, options.cache);
+  }
+  if (problem.empty() && !draft.empty() && needs_conversion(draft)) {
+    draft = converted_model(draft, options.i2s_layout, options.quiet, problem, options.cache)
+                .value_or(draft);
   }
   if (!problem.empty()) {
     print_error(program_name(), problem);
@@ -268,7 +274,7 @@ int parse_and_run(RunCommand command, int argc, char** argv) {
   std::signal(SIGPIPE, SIG_IGN);
   RunOptions options;
   if (const auto exit_code = parse_run_options(command, argc, argv, options)) return *exit_code;
-  return run(options);
+  return run(std::move(options));
 }
 
 }  // namespace

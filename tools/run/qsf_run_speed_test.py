@@ -51,6 +51,30 @@ class Drafts(unittest.TestCase):
         self.assertIn(b"speculation: kv policy h2o", err)
 
 
+class DraftModel(unittest.TestCase):
+    def test_drafts_change_no_text(self):
+        arguments = ["--prompt", "Once there was a fox who", "--max-tokens", "40", "--temperature", "0.7", "--seed", "5"]
+        full = text(*arguments, "--speculate", "off")
+        self.assertEqual(text(*arguments, "--draft", model), full)
+        code, out, err = call(model, *arguments, "--draft", model, "--speculate", "draft", "--max-drafts", "4")
+        self.assertEqual((code, out), (0, full))
+        drafted, accepted = map(int, re.search(rb"these (\d+) by the draft model, (\d+) of them accepted", err).groups())
+        self.assertTrue(0 < accepted == drafted, (accepted, drafted))
+        self.assertIn(b"draft_model_weights", call(model, *arguments, "--draft", model, "--verbose")[2])
+
+    def test_refusals(self):
+        for arguments, reason in (
+            (["--speculate", "draft"], b"needs --draft MODEL"),
+            (["--speculate", "lookup", "--draft", model], b"needs --speculate auto or draft"),
+        ):
+            code, out, err = call(model, "--prompt", "a", *arguments)
+            self.assertEqual((code, out), (2, b""), arguments)
+            self.assertIn(reason, err)
+        code, out, err = call(model, "--prompt", "a", "--draft", tales.file("none.qsf"))
+        self.assertEqual((code, out), (1, b""))
+        self.assertIn(b"none.qsf", err)
+
+
 class Bench(unittest.TestCase):
     def test_bench(self):
         code, out, err = call(model, "--bench", "--max-seq-len", "300", "--threads", "1")
@@ -61,7 +85,7 @@ class Bench(unittest.TestCase):
             self.assertRegex(line, rf"\A{work} +[\d.]+ tokens/s \([\d.]+ to [\d.]+\)\Z")
         self.assertIn(b"planned", err)
         self.assertNotIn(b"drafted", err)
-        for arguments in (["--prompt", "a"], ["--interactive"], ["--session-save", tales.file("none")]):
+        for arguments in (["--prompt", "a"], ["--interactive"], ["--session-save", tales.file("none")], ["--draft", model]):
             code, out, err = call(model, "--bench", *arguments)
             self.assertEqual((code, out), (2, b""), arguments)
             self.assertIn(b"--bench excludes", err)

@@ -333,6 +333,7 @@ std::string check_combination(const RunOptions& options, const Typed& typed) {
     return "--system, --system-file, --chat-template and --no-history need --interactive";
   }
   if (options.bench) {
+    if (!options.engine.draft.empty()) return "--bench excludes --draft: it generates no text";
     const bool has_session = !options.session_load.empty() || !options.session_save.empty();
     if (!has_prompt && !options.interactive && !has_session) return {};
     return "--bench excludes prompts, chats and sessions";

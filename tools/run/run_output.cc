@@ -128,6 +128,13 @@ void print_drafts(QSFEngine* engine) {
                program_name().c_str(), stats.drafted_tokens, stats.accepted_tokens,
                static_cast<double>(stats.generated_tokens) /
                    static_cast<double>(std::max(n_passes, std::uint64_t{1})));
+  if (stats.model_drafted_tokens == 0) return;
+  std::fprintf(stderr,
+               "%s: of these %" PRIu64 " by the draft model, %" PRIu64
+               " of them accepted, in %.1f %% of the time\n",
+               program_name().c_str(), stats.model_drafted_tokens, stats.model_accepted_tokens,
+               100.0 * static_cast<double>(stats.draft_ns) /
+                   static_cast<double>(std::max(stats.generate_ns, std::uint64_t{1})));
 }
 
 std::string memory_now(QSFEngine* engine) {

@@ -221,6 +221,13 @@ ConfigPtr ServedModels::make_config(std::size_t index) const {
 
 std::optional<std::string> ServedModels::file_of(std::size_t index, std::string& error) {
   const std::string& path = models_[index].path;
+  std::string& draft = settings_.engine.draft;
+  if (!draft.empty() && needs_conversion(draft)) {
+    const auto converted =
+        converted_model(draft, settings_.i2s_layout, settings_.quiet, error, settings_.cache);
+    if (!converted) return std::nullopt;
+    draft = *converted;
+  }
   if (!needs_conversion(path)) return path;
   return converted_model(path, settings_.i2s_layout, settings_.quiet, error, settings_.cache);
 }
