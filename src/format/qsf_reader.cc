@@ -15,6 +15,7 @@
 #include "base/crc32.h"
 #include "format/adapter_layout.h"
 #include "format/directory_codec.h"
+#include "format/kept_layers.h"
 #include "format/spec_keys.h"
 #include "format/tile_codec.h"
 
@@ -406,6 +407,25 @@ Status QsfReader::use_experts(std::uint32_t n_used) {
   if (n_used != spec_.n_experts_used) spec_.expert_hits.clear();
   spec_.n_experts_used = n_used;
   return ok_status();
+}
+
+Result<std::vector<std::uint32_t>> QsfReader::use_quality(float quality) {
+  std::vector<float> importance;
+  for (std::uint32_t layer = 0; layer < n_layers(); ++layer) {
+    importance.push_back(directories_[layer + std::size_t{1}].importance);
+  }
+  auto kept = choose_layers(importance, quality);
+  if (!kept.has_value()) return std::move(kept).error().with_context(file_.path());
+  QSF_RETURN_IF_ERROR(keep_layers(*kept, spec_).with_context(file_.path()));
+  std::vector<std::uint32_t> left_out;
+  const auto leave_out = [&](const SectionDirectory& directory) {
+    if (directory.kind != SectionKind::kLayer) return false;
+    if (std::ranges::binary_search(*kept, directory.layer)) return false;
+    left_out.push_back(directory.layer);
+    return true;
+  };
+  std::erase_if(directories_, leave_out);
+  return left_out;
 }
 
 Result<QsfReader> QsfReader::open(const std::string& path, ReaderOptions options) {

@@ -51,6 +51,11 @@ class QsfReader {
   // Has every row take fewer experts than the model's, in spec() alone.
   // Fails  kInvalidArgument with the range; kUnsupported where the model's router needs its number
   Status use_experts(std::uint32_t n_used);
+  // Leaves out the layers of least importance, so that spec() and directories() are those of a file
+  // without them; the others are numbered anew, but keep SectionDirectory::layer for messages.
+  // Returns those that are left out, ascending.
+  // Fails  as choose_layers and keep_layers of format/kept_layers.h
+  Result<std::vector<std::uint32_t>> use_quality(float quality);
   // All metadata as stored, the keys behind spec() included.
   const Metadata& metadata() const noexcept { return metadata_; }
   std::uint32_t n_layers() const noexcept { return spec_.n_layers; }
