@@ -110,7 +110,10 @@ struct EngineOptions {
   float expert_preference = 0.0F;
   // Adapters that sessions may use, all of them in memory and of different names.
   std::vector<AdapterFile> adapters;
-  AdapterUse session_adapter;     // of a session until Session::set_adapter()
+  AdapterUse session_adapter;  // of a session until Session::set_adapter()
+  // The share of the layers that rows pass, above 0: those of the least importance are left out,
+  // neither read nor in memory, but for the first two and the last two. Results change below 1.
+  float quality = 1.0F;
   bool pin = false;               // a physical core for each thread, the opening one included
   std::uint32_t n_sequences = 1;  // sessions that may exist at once
   SpeculationKind speculation = SpeculationKind::kOff;

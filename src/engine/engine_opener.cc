@@ -127,6 +127,7 @@ Status EngineOpener::read_directories(const std::string& path) {
   if (const std::uint32_t n_used = impl_->options.experts_used; n_used != 0) {
     QSF_RETURN_IF_ERROR(impl_->reader->use_experts(n_used));
   }
+  QSF_RETURN_IF_ERROR(leave_out_layers());
   QSF_RETURN_IF_ERROR(
       check_expert_preference(impl_->options.expert_preference, spec()).with_context(path));
   if (spec().has_state()) {
@@ -162,6 +163,23 @@ Status EngineOpener::open_draft_model() {
     return ok_status();
   }
   QSF_ASSIGN_OR_RETURN(impl_->draft_model, DraftModel::open(options, spec(), *impl_->threads));
+  return ok_status();
+}
+
+// All that follows sees a model without these layers, and so do session files.
+Status EngineOpener::leave_out_layers() {
+  const float quality = impl_->options.quality;
+  if (quality == 1.0F) return ok_status();
+  const std::uint32_t n_layers = spec().n_layers;
+  QSF_ASSIGN_OR_RETURN(const std::vector<std::uint32_t> left_out,
+                       impl_->reader->use_quality(quality));
+  if (left_out.empty()) return ok_status();
+  char text[80];
+  std::snprintf(text, sizeof text, "quality %g: %u of %u layers, without", double{quality},
+                spec().n_layers, n_layers);
+  std::string line = text;
+  for (const std::uint32_t layer : left_out) line += " " + std::to_string(layer);
+  impl_->options.log.info(line);
   return ok_status();
 }
 

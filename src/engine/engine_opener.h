@@ -32,6 +32,7 @@ class EngineOpener {
   const ModelSpec& spec() const;
   Status prepare(const std::string& path);
   Status read_directories(const std::string& path);
+  Status leave_out_layers();
   Status open_device(bool direct, unsigned depth);
   Status probe_disk();
   Status make_plan();

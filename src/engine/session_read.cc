@@ -265,7 +265,8 @@ Status SessionReader::check_model() const {
   if (fingerprint == identity_.fingerprint && n_vocab == identity_.n_vocab) return ok_status();
   return invalid_argument(
       "section model: saved with another model: %s of %u tokens, fingerprint %016" PRIx64
-      ", expected %s of %u tokens, fingerprint %016" PRIx64 "; load it with the model it came from",
+      ", expected %s of %u tokens, fingerprint %016" PRIx64
+      "; load it with the model, experts and quality it came from",
       architecture->c_str(), n_vocab, fingerprint, identity_.architecture.c_str(),
       identity_.n_vocab, identity_.fingerprint);
 }
