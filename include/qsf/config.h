@@ -126,9 +126,14 @@ QSF_API void qsf_config_set_rows_per_pass(QSFConfig* config, int rows);
  * Weights stored as floats always take floats.
  * Default  false */
 QSF_API void qsf_config_set_exact(QSFConfig* config, int exact);
-/* Trade of quality for speed, 0.0 to 1.0. Layer skipping is not built yet: opening fails with
- * QSF_UNSUPPORTED for any value but 1.0.
- * Default  1.0: full quality */
+/* Trade of quality for speed: the share of the layers that tokens pass, above 0.0. The least
+ * important ones are left out, neither read nor in memory; the first two and the last two never
+ * are. Sessions saved with one quality load with no other. docs/quality.md has what it costs.
+ *
+ * Errors, when an engine is opened: QSF_INVALID_ARGUMENT: a quality out of range, or too small for
+ * the model; or a file without the importance of its layers, which 'qsf convert --calibration'
+ * stores. QSF_UNSUPPORTED: a model whose layers depend on each other.
+ * Default  1.0: all layers */
 QSF_API void qsf_config_set_quality(QSFConfig* config, float quality);
 
 /* Quantised types have scales: QSF_KV_8BIT one per head and position, the others one per 32 values.

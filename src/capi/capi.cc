@@ -81,12 +81,9 @@ Status check(const QSFConfig& config) {
   if (config.read_path < QSF_READ_AUTO || config.read_path > QSF_READ_MMAP) {
     return invalid_argument("io: %d, expected a qsf_read_path", config.read_path);
   }
-  if (!(config.quality >= 0.0F && config.quality <= 1.0F)) {
-    return invalid_argument("quality: %g, expected 0 to 1", static_cast<double>(config.quality));
-  }
-  if (config.quality != 1.0F) {
-    return unsupported("quality: %g: layer skipping is not built yet; use 1",
-                       static_cast<double>(config.quality));
+  if (!(config.quality > 0.0F && config.quality <= 1.0F)) {
+    return invalid_argument("quality: %g, expected above 0, and at most 1",
+                            static_cast<double>(config.quality));
   }
   QSF_RETURN_IF_ERROR(check_kv_type("keys", config.k_type));
   QSF_RETURN_IF_ERROR(check_kv_type("values", config.v_type));
@@ -377,6 +374,7 @@ Result<EngineOptions> read_config(const QSFConfig& config) {
                        .rope_reindex = config.rope_reindex};
   options.exact = config.exact;
   options.pin = config.pin;
+  options.quality = config.quality;
   options.experts_used = static_cast<std::uint32_t>(config.experts);
   options.expert_preference = config.expert_preference;
   constexpr SpeculationKind kKinds[] = {SpeculationKind::kAuto, SpeculationKind::kOff,

@@ -145,8 +145,11 @@ static void test_configuration(void) {
   qsf_config_set_io(config, (qsf_read_path)4);
   expect_refused(config, QSF_INVALID_ARGUMENT, "io: 4");
   config = qsf_config_default();
-  qsf_config_set_quality(config, 0.5f);
-  expect_refused(config, QSF_UNSUPPORTED, "quality");
+  qsf_config_set_quality(config, 0.0f);
+  expect_refused(config, QSF_INVALID_ARGUMENT, "quality: 0,");
+  config = qsf_config_default();
+  qsf_config_set_quality(config, 1.5f);
+  expect_refused(config, QSF_INVALID_ARGUMENT, "quality: 1.5");
   config = qsf_config_default();
   qsf_config_set_quality(config, NAN);
   expect_refused(config, QSF_INVALID_ARGUMENT, "quality");
