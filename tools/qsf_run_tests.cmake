@@ -50,6 +50,11 @@ if(QSF_BUILD_TESTS)
                    ${CMAKE_RUNTIME_OUTPUT_DIRECTORY} ${PROJECT_SOURCE_DIR})
   set_tests_properties(qsf_run_experts_test PROPERTIES LABELS model TIMEOUT 600)
 
+  add_test(NAME qsf_run_quality_test
+           COMMAND ${Python3_EXECUTABLE} ${CMAKE_CURRENT_SOURCE_DIR}/run/qsf_run_quality_test.py
+                   ${CMAKE_RUNTIME_OUTPUT_DIRECTORY} ${PROJECT_SOURCE_DIR})
+  set_tests_properties(qsf_run_quality_test PROPERTIES LABELS model TIMEOUT 600)
+
   # A model of the tree's own for tests that take one as an argument.
   set(qsf_test_model ${PROJECT_BINARY_DIR}/tests/tales-5M-4bit.qsf)
   add_test(NAME convert_test_model COMMAND ${CMAKE_RUNTIME_OUTPUT_DIRECTORY}/qsf-convert --quiet --quant-type 4bit

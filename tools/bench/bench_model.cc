@@ -132,6 +132,7 @@ BenchModel::BenchModel(std::unique_ptr<qsf::Engine> engine, ModelCost cost) noex
 
 qsf::EngineOptions engine_settings(const BenchOptions& options, std::uint64_t ram_budget_bytes) {
   qsf::EngineOptions settings;
+  settings.quality = options.quality;
   settings.experts_used = static_cast<std::uint32_t>(options.experts);
   settings.expert_preference = options.expert_margin;
   settings.n_threads = static_cast<unsigned>(options.n_threads);
@@ -164,6 +165,9 @@ qsf::Result<BenchModel> BenchModel::open(const BenchOptions& options,
                                          std::uint64_t ram_budget_bytes) {
   QSF_ASSIGN_OR_RETURN(qsf::QsfReader reader, qsf::QsfReader::open(options.model));
   qsf::EngineOptions settings = engine_settings(options, ram_budget_bytes);
+  if (settings.quality != 1.0F) {
+    if (auto left_out = reader.use_quality(settings.quality); !left_out) return left_out.error();
+  }
   if (settings.experts_used != 0) {
     QSF_RETURN_IF_ERROR(reader.use_experts(settings.experts_used));
   }

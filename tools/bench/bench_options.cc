@@ -250,6 +250,7 @@ std::optional<int> parse_bench_options(int argc, const char* const* argv, BenchO
   add_threads_option(parser, options.n_threads);
   add_exact_option(parser, options.exact);
   add_pin_option(parser, options.pin);
+  add_quality_option(parser, options.quality);
   add_experts_option(parser, options.experts);
   add_expert_margin_option(parser, options.expert_margin);
   add_kv_type_options(parser, options.kv_types);

@@ -30,6 +30,7 @@ struct BenchOptions {
   AttentionChoice attention;
   bool exact = false;          // activations stay f32
   bool pin = false;            // a physical core for each thread
+  float quality = 1.0F;        // share of the layers
   int experts = 0;             // that a row takes; 0: the model's
   float expert_margin = 0.0F;  // of substitutes in memory; 0: none
   bool no_probe = false;       // do not measure the machine's limits

@@ -184,6 +184,7 @@ nlohmann::ordered_json model_json(const BenchOptions& options, const BenchModel&
           {"rope_reindex", options.kv_policy.rope_reindex},
           {"attention", options.attention.attention},
           {"exact", options.exact},
+          {"quality", options.quality},
           {"file_bytes", engine.file_bytes()},
           {"weight_bytes_per_token", model.cost().weight_bytes()},
           {"planned_bytes", engine.plan().memory.total_bytes()}};

@@ -59,9 +59,9 @@ qsf_attention AttentionChoice::kind() const {
 bool EngineOptions::is_default() const {
   return threads == 0 && max_seq_len == 0 && ram_budget_bytes == 0 && rows_per_pass == 0 &&
          sequences == 1 && kv_positions == 0 && read_path == "auto" && kv_spill.empty() && !exact &&
-         !pin && adapters.files.empty() && speculate == "auto" && max_drafts == 0 &&
-         draft.empty() && experts == 0 && expert_margin == 0.0F && kv_types.is_default() &&
-         kv_policy.is_default() && attention.is_default();
+         !pin && quality == 1.0F && adapters.files.empty() && speculate == "auto" &&
+         max_drafts == 0 && draft.empty() && experts == 0 && expert_margin == 0.0F &&
+         kv_types.is_default() && kv_policy.is_default() && attention.is_default();
 }
 
 void add_threads_option(OptionParser& parser, int& threads, const std::string& group) {
@@ -75,6 +75,19 @@ void add_exact_option(OptionParser& parser, bool& exact, const std::string& grou
   parser
       .flag("--exact", exact,
             "Compute with 32-bit activations instead of activations rounded to 8 bits; slower")
+      .group(group);
+}
+
+void add_quality_option(OptionParser& parser, float& quality, const std::string& group) {
+  parser
+      .value(
+          "--quality", quality,
+          "Trade of quality for speed: the share F of the layers that tokens pass, the most "
+          "important ones as 'qsf convert --calibration' measured them. The others are not read; "
+          "results change")
+      .type_name("F")
+      .number_in(0.001, 1.0)
+      .show_default()
       .group(group);
 }
 
@@ -265,6 +278,7 @@ void add_engine_options(OptionParser& parser, EngineOptions& options, const std:
   add_attention_options(parser, options.attention, group);
   add_exact_option(parser, options.exact, group);
   add_pin_option(parser, options.pin, group);
+  add_quality_option(parser, options.quality, group);
   add_experts_option(parser, options.experts, group);
   add_expert_margin_option(parser, options.expert_margin, group);
   add_speculation_options(parser, options, group);
@@ -454,6 +468,7 @@ void set_engine_options(QSFConfig* config, const EngineOptions& options) {
   qsf_config_set_io(config, read_path_of(options.read_path));
   qsf_config_set_kv_spill(config, options.kv_spill.c_str());
   qsf_config_set_exact(config, options.exact ? 1 : 0);
+  qsf_config_set_quality(config, options.quality);
   qsf_config_set_experts(config, options.experts, options.expert_margin);
   qsf_config_set_speculation(config, speculation_of(options.speculate), options.max_drafts);
   add_adapters(config, options.adapters);

@@ -87,7 +87,8 @@ struct EngineOptions {
   std::string kv_spill;  // empty: the KV cache is in memory
   bool exact = false;
   bool pin = false;
-  int experts = 0;  // that a row takes; 0: the model's
+  float quality = 1.0F;  // share of the layers
+  int experts = 0;       // that a row takes; 0: the model's
   std::string speculate = "auto";
   int max_drafts = 0;          // of a pass; 0: the default of the library
   std::string draft;           // the path of a draft model; empty: none
@@ -110,6 +111,8 @@ void add_threads_option(OptionParser& parser, std::uint32_t& threads,
 void add_ram_budget_option(OptionParser& parser, std::uint64_t& bytes, const std::string& group,
                            const std::string& whose);
 void add_exact_option(OptionParser& parser, bool& exact, const std::string& group = kOptionsGroup);
+void add_quality_option(OptionParser& parser, float& quality,
+                        const std::string& group = kOptionsGroup);
 void add_experts_option(OptionParser& parser, int& experts,
                         const std::string& group = kOptionsGroup);
 void add_expert_margin_option(OptionParser& parser, float& margin,

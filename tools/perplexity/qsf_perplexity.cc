@@ -63,7 +63,8 @@ struct Options {
   KvPolicyChoice kv_policy;
   AttentionChoice attention;
   bool exact = false;
-  int experts = 0;  // that a row takes; 0: the model's
+  float quality = 1.0F;  // share of the layers
+  int experts = 0;       // that a row takes; 0: the model's
   float expert_margin = 0.0F;
   AdapterChoice adapters;
   std::uint64_t ram_budget_bytes = 0;  // 0: the memory that the machine has to spare
@@ -158,6 +159,7 @@ std::optional<int> parse_options(int argc, const char* const* argv, Options& opt
   add_kv_policy_options(parser, options.kv_policy, kModelGroup);
   add_attention_options(parser, options.attention, kModelGroup);
   add_exact_option(parser, options.exact, kModelGroup);
+  add_quality_option(parser, options.quality, kModelGroup);
   add_experts_option(parser, options.experts, kModelGroup);
   add_expert_margin_option(parser, options.expert_margin, kModelGroup);
   add_lora_options(parser, options.adapters, kModelGroup);
@@ -193,6 +195,7 @@ EnginePtr open_model(const Options& options, qsf_error& error) {
   set_attention(config, options.attention);
   set_kv_policy(config, options.kv_policy);
   qsf_config_set_exact(config, options.exact ? 1 : 0);
+  qsf_config_set_quality(config, options.quality);
   qsf_config_set_experts(config, options.experts, options.expert_margin);
   qsf_config_set_speculation(config, QSF_SPECULATE_OFF, 0);  // nothing is generated
   add_adapters(config, options.adapters);

@@ -139,7 +139,6 @@ class Usage(Case):
             "--kv-type": ["f8"],
             "--kv-type-k": ["3"],
             "--kv-type-v": [""],
-            "--quality": ["-1", "2"],
             "--ram-budget": ["-1", "0", "0.5", "900k", "1T", "many"],
             "--io": ["", "aio"],
             "--kv-spill": [""],
@@ -186,10 +185,6 @@ class Usage(Case):
             self.refused(2, "--kv-heavy 3: expected at least --kv-sinks 4", *arguments, "--kv-heavy", "3",
                          "--kv-policy", "h2o", tool=tool)
             self.refused(2, "--rope-reindex: needs --kv-policy window", *arguments, "--rope-reindex", tool=tool)
-
-    def test_options_not_built_yet_say_so(self):
-        self.refused(2, "not built yet", model, "--prompt", "a", "--quality", "0.5")
-        self.assertTrue(text("--prompt", "a", "--quality", "1.0", "--max-tokens", "1"))
 
     def test_perplexity(self):
         self.refused(2, "MODEL", tool=PERPLEXITY)

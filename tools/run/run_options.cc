@@ -1,6 +1,4 @@
 // SPDX-License-Identifier: MIT
-//
-// --quality is accepted, so that it is refused by name.
 
 #include "tools/run/run_options.h"
 
@@ -26,7 +24,6 @@ struct Typed {
   std::optional<std::string> model_option;
   std::optional<std::string> prompt_argument;
   std::vector<std::string> logit_bias;
-  double quality = 1.0;
   std::string chat_template;
   std::string system_file;
   std::string grammar_file;
@@ -266,26 +263,13 @@ void add_sampling_options(OptionParser& parser, RunOptions& options, Typed& type
       .group(kSamplingGroup);
 }
 
-void add_report_options(OptionParser& parser, RunOptions& options, Typed& typed) {
+void add_report_options(OptionParser& parser, RunOptions& options) {
   parser.flag("--verbose", options.verbose,
               "Print the memory plan, the kernels and the time of each step");
   parser.flag("--quiet", options.quiet, "Print no statistics");
-  parser
-      .value("--quality", typed.quality,
-             "Trade of quality for speed, 0 to 1; only 1 is implemented")
-      .number_in(0.0, 1.0)
-      .show_default();
   parser.flag("--bench", options.bench,
               "Measure the speed of this model with these options, in place of a text: 512 tokens "
               "of a prompt and 32 generated ones, three times; qsf bench measures more");
-}
-
-// Returns an error message for an option that is not built; empty for none.
-std::string not_built(const Typed& typed) {
-  if (typed.quality != 1.0) {
-    return "--quality: trading quality for speed is not built yet; the only value is 1";
-  }
-  return {};
 }
 
 // MODEL and PROMPT are the first and the second argument; with -m the only one is PROMPT. Returns
@@ -425,7 +409,7 @@ std::optional<int> parse_run_options(RunCommand command, int argc, const char* c
   add_model_options(parser, options, typed);
   add_text_options(parser, options);
   if (!is_chat) add_log_prob_options(parser, options);
-  add_report_options(parser, options, typed);
+  add_report_options(parser, options);
   add_chat_options(parser, command, options, typed);
   add_sampling_options(parser, options, typed);
   add_engine_options(parser, options.engine, "Engine");
@@ -436,7 +420,6 @@ std::optional<int> parse_run_options(RunCommand command, int argc, const char* c
     print_error(program_name(), message);
     return kUsage;
   };
-  if (const std::string message = not_built(typed); !message.empty()) return refuse(message);
   for (const std::string& text : typed.logit_bias) {
     const std::optional<qsf_logit_bias> entry = parse_logit_bias(text);
     if (!entry) {
