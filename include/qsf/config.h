@@ -128,7 +128,7 @@ QSF_API void qsf_config_set_rows_per_pass(QSFConfig* config, int rows);
 QSF_API void qsf_config_set_exact(QSFConfig* config, int exact);
 /* Trade of quality for speed: the share of the layers that tokens pass, above 0.0. The least
  * important ones are left out, neither read nor in memory; the first two and the last two never
- * are. Sessions saved with one quality load with no other. docs/quality.md has what it costs.
+ * are. Sessions saved with one quality load with no other. docs/fewer-layers.md has what it costs.
  *
  * Errors, when an engine is opened: QSF_INVALID_ARGUMENT: a quality out of range, or too small for
  * the model; or a file without the importance of its layers, which 'qsf convert --calibration'
