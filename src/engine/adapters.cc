@@ -25,6 +25,10 @@ Status Engine::Impl::open_adapters() {
     return invalid_argument("adapters: %zu files, expected at most %u", options.adapters.size(),
                             unsigned{std::numeric_limits<std::uint16_t>::max()});
   }
+  if (!options.adapters.empty() && options.quality != 1.0F) {
+    return unsupported("adapters with quality %g: adapters name layers of the whole model; use 1",
+                       static_cast<double>(options.quality));
+  }
   for (const AdapterFile& file : options.adapters) {
     QSF_ASSIGN_OR_RETURN(AdapterReader opened, AdapterReader::open(file.path, {}, file_ops()));
     QSF_RETURN_IF_ERROR(check_adapter_fits(opened.spec(), *reader).with_context(file.path));
