@@ -19,18 +19,18 @@ namespace {
 
 using testing::ElementsAre;
 
-constexpr float kInfinity = std::numeric_limits<float>::infinity();
-constexpr float kNotANumber = std::numeric_limits<float>::quiet_NaN();
+constexpr float kInfinite = std::numeric_limits<float>::infinity();
+constexpr float kNoNumber = std::numeric_limits<float>::quiet_NaN();
 
-using Row = std::vector<float>;
+using Values = std::vector<float>;
 
-Row random_row(std::uint32_t n, Rng& rng) {
-  Row row(n);
+Values random_row(std::uint32_t n, Rng& rng) {
+  Values row(n);
   for (float& value : row) value = rng.next_normal();
   return row;
 }
 
-double norm(const Row& row, std::size_t first = 0, std::size_t n = SIZE_MAX) {
+double norm(const Values& row, std::size_t first = 0, std::size_t n = SIZE_MAX) {
   double sum = 0.0;
   for (std::size_t i = first; i < row.size() && i - first < n; ++i) {
     sum += static_cast<double>(row[i]) * static_cast<double>(row[i]);
@@ -39,7 +39,7 @@ double norm(const Row& row, std::size_t first = 0, std::size_t n = SIZE_MAX) {
 }
 
 // Sums in f32, forwards or backwards, as a kernel may.
-float dot(const Row& a, const Row& b, bool backwards = false) {
+float dot(const Values& a, const Values& b, bool backwards = false) {
   float sum = 0.0F;
   for (std::size_t i = 0; i < a.size(); ++i) {
     const std::size_t k = backwards ? a.size() - 1 - i : i;
@@ -49,7 +49,7 @@ float dot(const Row& a, const Row& b, bool backwards = false) {
 }
 
 // A head of one row w = sketch + error with Q = scale * I.
-HeadErrors head_of(const Row& sketch, const Row& error, float scale = 1.0F) {
+HeadErrors head_of(const Values& sketch, const Values& error, float scale = 1.0F) {
   HeadErrors head;
   head.n_rows = 1;
   head.n_cols = static_cast<std::uint32_t>(sketch.size());
@@ -80,10 +80,10 @@ float bound_of(const HeadErrors& head, const HiddenRow& row, float score) {
 TEST(HeadBoundsTest, ErrorsAlongTheHiddenRowReachTheBound) {
   Rng rng(1);
   for (const std::uint32_t n_cols : {1U, 63U, 64U, 65U, 200U, 1024U}) {
-    const Row hidden = random_row(n_cols, rng);
-    const Row sketch = random_row(n_cols, rng);
-    Row error(n_cols);
-    Row weights(n_cols);
+    const Values hidden = random_row(n_cols, rng);
+    const Values sketch = random_row(n_cols, rng);
+    Values error(n_cols);
+    Values weights(n_cols);
     for (std::uint32_t i = 0; i < n_cols; ++i) {
       error[i] = hidden[i] * (0.05F + 0.03F * static_cast<float>(i / kSketchColumns));
       weights[i] = sketch[i] + error[i];
@@ -101,13 +101,13 @@ TEST(HeadBoundsTest, HoldsForSumsThatRoundOneWay) {
   constexpr std::uint32_t kColumns = 4096;
   std::uint32_t n_above_score = 0;
   for (int i = 1; i < 60; ++i) {
-    Row hidden(kColumns, 1.0F);
-    const Row weights(kColumns, 1.0F + static_cast<float>(i) / 777.0F);
+    Values hidden(kColumns, 1.0F);
+    const Values weights(kColumns, 1.0F + static_cast<float>(i) / 777.0F);
     hidden.back() = 3e5F;
     const float score = dot(weights, hidden, i % 2 == 0);
     const float logit = dot(weights, hidden, i % 2 != 0);
     n_above_score += logit > score ? 1U : 0U;
-    const Row none(kColumns, 0.0F);
+    const Values none(kColumns, 0.0F);
     EXPECT_GE(bound_of(head_of(weights, none), {hidden, hidden, hidden}, score), logit) << i;
   }
   EXPECT_GT(n_above_score, 10U);  // a bound without regard to roundings fails
@@ -117,14 +117,14 @@ TEST(HeadBoundsTest, HoldsForSumsThatRoundOneWay) {
 TEST(HeadBoundsTest, HoldsWhereScalesAndMinsCancel) {
   constexpr float kMin = -1000.0F;
   constexpr float kStep = 0.1F;  // of the input; its codes are 3
-  const Row hidden(64, kStep * 3.0F);
+  const Values hidden(64, kStep * 3.0F);
   std::uint32_t n_above = 0;
   for (int i = 1; i < 200; ++i) {
     const float scale = 1000.0F + 0.00123F * static_cast<float>(i);
-    const Row weights(64,
-                      static_cast<float>(static_cast<double>(scale) + static_cast<double>(kMin)));
+    const Values weights(
+        64, static_cast<float>(static_cast<double>(scale) + static_cast<double>(kMin)));
     const float logit = kStep * (scale * (64.0F * 3.0F) + kMin * (64.0F * 3.0F));
-    HeadErrors head = head_of(weights, Row(64, 0.0F));
+    HeadErrors head = head_of(weights, Values(64, 0.0F));
     const float score = dot(weights, hidden);
     n_above += bound_of(head, {hidden, hidden, hidden, 1}, score) < logit ? 1U : 0U;
     head.head_magnitude = 8.0F * 2000.2F;
@@ -135,9 +135,9 @@ TEST(HeadBoundsTest, HoldsWhereScalesAndMinsCancel) {
 
 TEST(HeadBoundsTest, FewerRoundingsGiveNarrowerBounds) {
   Rng rng(10);
-  const Row hidden = random_row(1024, rng);
-  const Row sketch = random_row(1024, rng);
-  const HeadErrors head = head_of(sketch, Row(1024, 0.0F));
+  const Values hidden = random_row(1024, rng);
+  const Values sketch = random_row(1024, rng);
+  const HeadErrors head = head_of(sketch, Values(1024, 0.0F));
   const float loop = bound_of(head, {hidden, hidden, hidden}, 0.0F);
   EXPECT_EQ(bound_of(head, {hidden, hidden, hidden, 1024}, 0.0F), loop);
   EXPECT_LT(bound_of(head, {hidden, hidden, hidden, 64}, 0.0F), 0.2F * loop);
@@ -146,14 +146,14 @@ TEST(HeadBoundsTest, FewerRoundingsGiveNarrowerBounds) {
 // The sketch's kernel takes int8, and what it leaves out points along the sketch.
 TEST(HeadBoundsTest, HoldsForWhatTheSketchsKernelLeavesOut) {
   Rng rng(3);
-  const Row hidden = random_row(256, rng);
-  Row coarse(256);
-  Row sketch(256);
+  const Values hidden = random_row(256, rng);
+  Values coarse(256);
+  Values sketch(256);
   for (std::size_t i = 0; i < 256; ++i) {
     coarse[i] = std::round(hidden[i] * 4.0F) / 4.0F;
     sketch[i] = hidden[i] - coarse[i];
   }
-  const Row none(256, 0.0F);
+  const Values none(256, 0.0F);
   const float score = dot(sketch, coarse);
   const float bound = bound_of(head_of(sketch, none), {hidden, hidden, coarse}, score);
   const float logit = dot(sketch, hidden);
@@ -165,11 +165,11 @@ TEST(HeadBoundsTest, HoldsForWhatTheSketchsKernelLeavesOut) {
 // With Q = 0.9 I, |Q e| |Q h| is 0.81 |e| |h|.
 TEST(HeadBoundsTest, HoldsForABasisThatIsNotOrthonormal) {
   Rng rng(4);
-  const Row hidden = random_row(100, rng);
-  Row turned(100);
-  Row sketch(100);
-  Row weights(100);
-  Row error(100);
+  const Values hidden = random_row(100, rng);
+  Values turned(100);
+  Values sketch(100);
+  Values weights(100);
+  Values error(100);
   for (std::size_t i = 0; i < 100; ++i) {
     turned[i] = 0.9F * hidden[i];
     error[i] = 0.5F * hidden[i];
@@ -185,9 +185,9 @@ TEST(HeadBoundsTest, HoldsForABasisThatIsNotOrthonormal) {
 
 TEST(HeadBoundsTest, AddsTheSharedRow) {
   Rng rng(5);
-  const Row hidden = random_row(70, rng);
-  const Row sketch = random_row(70, rng);
-  HeadErrors head = head_of(sketch, Row(70, 0.0F));
+  const Values hidden = random_row(70, rng);
+  const Values sketch = random_row(70, rng);
+  HeadErrors head = head_of(sketch, Values(70, 0.0F));
   const float score = dot(sketch, hidden);
   for (const float sign : {1.0F, -1.0F}) {
     head.shared = hidden;
@@ -202,7 +202,7 @@ TEST(HeadBoundsTest, AddsTheSharedRow) {
 TEST(HeadBoundsTest, BoundsOfManyRowsAreThoseOfEach) {
   constexpr std::uint32_t kRows = 700;  // more than are bounded at once
   Rng rng(6);
-  const Row hidden = random_row(130, rng);
+  const Values hidden = random_row(130, rng);
   HeadErrors head = head_of(random_row(130, rng), random_row(130, rng));
   head.n_rows = kRows;
   head.codes.resize(std::size_t{3} * kRows);
@@ -210,8 +210,8 @@ TEST(HeadBoundsTest, BoundsOfManyRowsAreThoseOfEach) {
   Result<HeadBounds> bounds = HeadBounds::create(head);
   ASSERT_TRUE(bounds.has_value());
   ASSERT_TRUE(bounds->prepare({hidden, hidden, hidden}));
-  Row all = random_row(kRows, rng);
-  const Row scores = all;
+  Values all = random_row(kRows, rng);
+  const Values scores = all;
   bounds->bound(0, all);
   for (std::uint32_t row = 0; row < kRows; ++row) {
     float one = scores[row];
@@ -230,7 +230,7 @@ TEST(HeadBoundsTest, BoundsOfManyRowsAreThoseOfEach) {
 
 TEST(HeadBoundsTest, AHiddenRowOfZerosBoundsEverythingBySmallNumbers) {
   Rng rng(7);
-  const Row zeros(64, 0.0F);
+  const Values zeros(64, 0.0F);
   const float bound =
       bound_of(head_of(random_row(64, rng), random_row(64, rng)), {zeros, zeros, zeros}, 0.0F);
   EXPECT_GE(bound, 0.0F);
@@ -239,11 +239,11 @@ TEST(HeadBoundsTest, AHiddenRowOfZerosBoundsEverythingBySmallNumbers) {
 
 TEST(HeadBoundsTest, RefusesHiddenRowsThatAreNotFiniteOrTooLarge) {
   Rng rng(8);
-  const Row good = random_row(128, rng);
+  const Values good = random_row(128, rng);
   Result<HeadBounds> bounds = HeadBounds::create(head_of(good, good));
   ASSERT_TRUE(bounds.has_value());
-  for (const float broken : {kNotANumber, kInfinity, -kInfinity, 1e30F}) {
-    Row bad = good;
+  for (const float broken : {kNoNumber, kInfinite, -kInfinite, 1e30F}) {
+    Values bad = good;
     bad[100] = broken;
     EXPECT_FALSE(bounds->prepare({bad, good, good})) << broken;
     EXPECT_FALSE(bounds->prepare({good, bad, good})) << broken;
@@ -254,44 +254,44 @@ TEST(HeadBoundsTest, RefusesHiddenRowsThatAreNotFiniteOrTooLarge) {
 
 TEST(HeadBoundsTest, ProductsThatAreNotFiniteHaveNoBound) {
   Rng rng(9);
-  const Row row = random_row(64, rng);
-  for (const float broken : {kNotANumber, kInfinity, -kInfinity}) {
-    EXPECT_EQ(bound_of(head_of(row, row), {row, row, row}, broken), kInfinity);
+  const Values row = random_row(64, rng);
+  for (const float broken : {kNoNumber, kInfinite, -kInfinite}) {
+    EXPECT_EQ(bound_of(head_of(row, row), {row, row, row}, broken), kInfinite);
   }
 }
 
 TEST(HeadBoundsTest, RefusesNumbersThatBoundNothing) {
-  const HeadErrors good = head_of(Row(65, 1.0F), Row(65, 1.0F));
+  const HeadErrors good = head_of(Values(65, 1.0F), Values(65, 1.0F));
   ASSERT_TRUE(HeadBounds::create(good).has_value());
   std::vector<HeadErrors> bad(12, good);
   bad[0].n_rows = 0;
   bad[1].n_cols = 0;
   bad[2].n_cols = 129;
   bad[3].steps[1] = -1.0F;
-  bad[4].steps[0] = kNotANumber;
+  bad[4].steps[0] = kNoNumber;
   bad[5].codes.pop_back();
-  bad[6].sketch_norms[1] = kInfinity;
-  bad[7].error_norm = kNotANumber;
+  bad[6].sketch_norms[1] = kInfinite;
+  bad[7].error_norm = kNoNumber;
   bad[8].defect = 0.5F;
   bad[9].head_magnitude = -1.0F;
-  bad[10].sketch_magnitude = kInfinity;
+  bad[10].sketch_magnitude = kInfinite;
   bad[11].shared = {1.0F};
   for (std::size_t i = 0; i < bad.size(); ++i) {
     EXPECT_EQ(HeadBounds::create(bad[i]).error().code(), StatusCode::kCorrupt) << i;
   }
   HeadErrors broken = good;
-  broken.shared.assign(65, kNotANumber);
+  broken.shared.assign(65, kNoNumber);
   EXPECT_FALSE(HeadBounds::create(broken).has_value());
 }
 
 TEST(HeadBoundsTest, UnitsHaveTheLargestBoundOfTheirRows) {
-  const Row bounds = {1.0F, 5.0F, -2.0F, -3.0F, kNotANumber, 1.0F, -7.0F};
-  Row units(4);
+  const Values bounds = {1.0F, 5.0F, -2.0F, -3.0F, kNoNumber, 1.0F, -7.0F};
+  Values units(4);
   ASSERT_EQ(bound_units(bounds, 2, units), 4U);
-  EXPECT_THAT(units, ElementsAre(5.0F, -2.0F, kInfinity, -7.0F));
-  Row place = bounds;
+  EXPECT_THAT(units, ElementsAre(5.0F, -2.0F, kInfinite, -7.0F));
+  Values place = bounds;
   EXPECT_EQ(bound_units(place, 3, place), 3U);
-  EXPECT_THAT(std::vector(place.begin(), place.begin() + 3), ElementsAre(5.0F, kInfinity, -7.0F));
+  EXPECT_THAT(std::vector(place.begin(), place.begin() + 3), ElementsAre(5.0F, kInfinite, -7.0F));
   EXPECT_EQ(bound_units({}, 3, {}), 0U);
 }
 
@@ -300,8 +300,8 @@ TEST(HeadBoundsTest, RoundsUp) {
   EXPECT_EQ(round_up(1.0 + 1e-12), std::nextafter(1.0F, 2.0F));
   EXPECT_EQ(round_up(-1.0 - 1e-12), -1.0F);
   EXPECT_EQ(round_up(1e-60), std::numeric_limits<float>::denorm_min());
-  EXPECT_EQ(round_up(1e60), kInfinity);
-  EXPECT_EQ(round_up(std::numeric_limits<double>::quiet_NaN()), kInfinity);
+  EXPECT_EQ(round_up(1e60), kInfinite);
+  EXPECT_EQ(round_up(std::numeric_limits<double>::quiet_NaN()), kInfinite);
 }
 
 }  // namespace

@@ -37,11 +37,6 @@ class Halver {
     return ok_status();
   }
 
-  void sort(std::size_t first, std::size_t last) {
-    std::sort(order_.begin() + static_cast<std::ptrdiff_t>(first),
-              order_.begin() + static_cast<std::ptrdiff_t>(last));
-  }
-
   std::vector<std::uint32_t> take() { return std::move(order_); }
 
  private:
@@ -83,7 +78,7 @@ class Halver {
                      [this](std::uint32_t a, std::uint32_t b) {
                        return places_[a] < places_[b] || (places_[a] == places_[b] && a < b);
                      });
-    // The order of sums, and with it their bits, is not the library's.
+    // So that the bits of sums do not depend on the library.
     std::sort(part.begin(), part.begin() + static_cast<std::ptrdiff_t>(n_left));
     std::sort(part.begin() + static_cast<std::ptrdiff_t>(n_left), part.end());
   }
@@ -129,10 +124,7 @@ Result<std::vector<std::uint32_t>> order_by_clusters(std::uint32_t n_rows, std::
     const auto [first, last] = parts.back();
     parts.pop_back();
     const std::size_t n_clusters = (last - first + cluster_rows - 1) / cluster_rows;
-    if (n_clusters < 2) {
-      halver.sort(first, last);
-      continue;
-    }
+    if (n_clusters < 2) continue;  // its rows ascend since the last cut
     // Whole clusters, so that the last of all alone has fewer rows.
     const std::size_t n_left = (n_clusters + 1) / 2 * cluster_rows;
     const std::size_t middle = first + n_left;

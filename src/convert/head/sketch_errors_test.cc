@@ -20,12 +20,12 @@ namespace qsf {
 namespace {
 
 using testing::ElementsAre;
-using Row = std::vector<float>;
+using Values = std::vector<float>;
 
 constexpr float kInfinity = std::numeric_limits<float>::infinity();
 constexpr float kNotANumber = std::numeric_limits<float>::quiet_NaN();
 
-double dot(const Row& a, const Row& b) {
+double dot(const Values& a, const Values& b) {
   return std::inner_product(
       a.begin(), a.end(), b.begin(), 0.0, std::plus<>(),
       [](float x, float y) { return static_cast<double>(x) * static_cast<double>(y); });
@@ -37,19 +37,19 @@ float dot_f32(std::span<const float> a, std::span<const float> b) {
   return sum;
 }
 
-Row random_row(std::size_t n, Rng& rng) {
-  Row row(n);
+Values random_row(std::size_t n, Rng& rng) {
+  Values row(n);
   for (float& value : row) value = rng.next_normal();
   return row;
 }
 
 // Random directions made orthonormal (Gram and Schmidt) and rounded to f32.
-Row random_basis(std::size_t n, Rng& rng) {
-  std::vector<Row> rows;
+Values random_basis(std::size_t n, Rng& rng) {
+  std::vector<Values> rows;
   while (rows.size() < n) {
-    Row row = random_row(n, rng);
+    Values row = random_row(n, rng);
     for (int again = 0; again < 2; ++again) {
-      for (const Row& other : rows) {
+      for (const Values& other : rows) {
         const double part = dot(row, other);
         for (std::size_t i = 0; i < n; ++i) row[i] -= static_cast<float>(part) * other[i];
       }
@@ -58,24 +58,24 @@ Row random_basis(std::size_t n, Rng& rng) {
     for (float& value : row) value = static_cast<float>(static_cast<double>(value) / norm);
     rows.push_back(row);
   }
-  Row basis;
-  for (const Row& row : rows) basis.insert(basis.end(), row.begin(), row.end());
+  Values basis;
+  for (const Values& row : rows) basis.insert(basis.end(), row.begin(), row.end());
   return basis;
 }
 
 // Rounds to multiples of `step`; activations of int8 kernels are such multiples, block by block.
-Row rounded(std::span<const float> values, float step) {
-  Row result(values.begin(), values.end());
+Values rounded(std::span<const float> values, float step) {
+  Values result(values.begin(), values.end());
   for (float& value : result) value = std::nearbyint(value / step) * step;
   return result;
 }
 
 struct Head {
-  Head(std::vector<Row> its_rows, float step, Rng& rng)
+  Head(std::vector<Values> its_rows, float step, Rng& rng)
       : rows(std::move(its_rows)), n_cols(static_cast<std::uint32_t>(rows[0].size())) {
     basis = random_basis(n_cols, rng);
-    Row mean(n_cols, 0.0F);
-    for (const Row& row : rows) {
+    Values mean(n_cols, 0.0F);
+    for (const Values& row : rows) {
       for (std::size_t i = 0; i < n_cols; ++i) {
         mean[i] += row[i] / static_cast<float>(rows.size());
       }
@@ -86,7 +86,7 @@ struct Head {
     std::vector<double> turned(n_cols);
     for (std::uint32_t row = 0; row < rows.size(); ++row) {
       made->turn(rows[row], turned);
-      sketches.push_back(rounded(Row(turned.begin(), turned.end()), step));
+      sketches.push_back(rounded(Values(turned.begin(), turned.end()), step));
       EXPECT_TRUE(made->add(row, turned, sketches.back(), std::sqrt(dot(rows[row], rows[row])),
                             std::sqrt(dot(sketches.back(), sketches.back())))
                       .ok());
@@ -94,14 +94,14 @@ struct Head {
     errors = (*std::move(made)).finish();
   }
 
-  Row logits(const Row& hidden) const {
-    Row result;
-    for (const Row& row : rows) result.push_back(dot_f32(row, hidden));
+  Values logits(const Values& hidden) const {
+    Values result;
+    for (const Values& row : rows) result.push_back(dot_f32(row, hidden));
     return result;
   }
 
-  Row turn(const Row& hidden) const {
-    Row turned;
+  Values turn(const Values& hidden) const {
+    Values turned;
     for (std::size_t i = 0; i < n_cols; ++i) {
       turned.push_back(dot_f32(std::span(basis).subspan(i * n_cols, n_cols), hidden));
     }
@@ -109,31 +109,31 @@ struct Head {
   }
 
   // Returns the bounds of all rows; the sketch's kernel takes multiples of `step`.
-  Row bounds(const Row& hidden, float step) const {
+  Values bounds(const Values& hidden, float step) const {
     Result<HeadBounds> bounds = HeadBounds::create(errors);
     EXPECT_TRUE(bounds.has_value());
-    const Row turned = turn(hidden);
-    const Row multiplied = step > 0.0F ? rounded(turned, step) : turned;
+    const Values turned = turn(hidden);
+    const Values multiplied = step > 0.0F ? rounded(turned, step) : turned;
     EXPECT_TRUE(bounds->prepare({hidden, turned, multiplied}));
-    Row scores;
-    for (const Row& sketch : sketches) scores.push_back(dot_f32(sketch, multiplied));
+    Values scores;
+    for (const Values& sketch : sketches) scores.push_back(dot_f32(sketch, multiplied));
     bounds->bound(0, scores);
     return scores;
   }
 
-  std::vector<Row> rows;
+  std::vector<Values> rows;
   std::uint32_t n_cols;
-  Row basis;
-  std::vector<Row> sketches;
+  Values basis;
+  std::vector<Values> sketches;
   HeadErrors errors;
 };
 
 // Searches as an engine does; returns the tokens and how many units were read.
-std::pair<std::vector<std::uint32_t>, std::uint32_t> search(const Head& head, const Row& hidden,
+std::pair<std::vector<std::uint32_t>, std::uint32_t> search(const Head& head, const Values& hidden,
                                                             float step, std::uint32_t n_best) {
   constexpr std::uint32_t kUnitRows = 16;
-  const Row logits = head.logits(hidden);
-  Row bounds = head.bounds(hidden, step);
+  const Values logits = head.logits(hidden);
+  Values bounds = head.bounds(hidden, step);
   const std::size_t n_units = bound_units(bounds, kUnitRows, bounds);
   HeadSearch found(static_cast<std::uint32_t>(n_units), n_best);
   found.start(std::span(bounds).first(n_units));
@@ -148,7 +148,7 @@ std::pair<std::vector<std::uint32_t>, std::uint32_t> search(const Head& head, co
   return {tokens, found.n_taken()};
 }
 
-std::vector<std::uint32_t> best_of(const Row& logits, std::size_t n) {
+std::vector<std::uint32_t> best_of(const Values& logits, std::size_t n) {
   std::vector<std::uint32_t> tokens(logits.size());
   std::iota(tokens.begin(), tokens.end(), 0U);
   std::stable_sort(tokens.begin(), tokens.end(),
@@ -157,8 +157,8 @@ std::vector<std::uint32_t> best_of(const Row& logits, std::size_t n) {
   return tokens;
 }
 
-std::vector<Row> random_rows(std::size_t n, std::size_t n_cols, Rng& rng) {
-  std::vector<Row> rows;
+std::vector<Values> random_rows(std::size_t n, std::size_t n_cols, Rng& rng) {
+  std::vector<Values> rows;
   for (std::size_t i = 0; i < n; ++i) rows.push_back(random_row(n_cols, rng));
   return rows;
 }
@@ -169,12 +169,12 @@ TEST(SketchErrorsTest, BoundsHoldAndASearchFindsTheBest) {
   std::uint32_t n_read = 0;
   for (int i = 0; i < 40; ++i) {
     // Hidden rows that resemble a row of the head have a clear winner.
-    Row hidden = random_row(100, rng);
-    const Row& like = head.rows[rng.below(500)];
+    Values hidden = random_row(100, rng);
+    const Values& like = head.rows[rng.below(500)];
     for (std::size_t k = 0; k < 100; ++k) hidden[k] = 0.3F * hidden[k] + like[k];
-    const Row logits = head.logits(hidden);
+    const Values logits = head.logits(hidden);
     for (const float step : {0.0F, 0.05F}) {
-      const Row bounds = head.bounds(hidden, step);
+      const Values bounds = head.bounds(hidden, step);
       for (std::size_t row = 0; row < 500; ++row) ASSERT_GE(bounds[row], logits[row]);
       for (const std::uint32_t n_best : {1U, 40U}) {
         const auto [tokens, n_units] = search(head, hidden, step, n_best);
@@ -191,7 +191,7 @@ TEST(SketchErrorsTest, HoldsForHiddenRowsAlongTheError) {
   Rng rng(2);
   const Head head(random_rows(60, 130, rng), 1.0F, rng);
   for (std::size_t row = 0; row < 60; ++row) {
-    Row back(130, 0.0F);  // w - c - Q^T s
+    Values back(130, 0.0F);  // w - c - Q^T s
     for (std::size_t k = 0; k < 130; ++k) {
       back[k] = head.rows[row][k] - head.errors.shared[k];
       for (std::size_t i = 0; i < 130; ++i) {
@@ -208,28 +208,28 @@ TEST(SketchErrorsTest, HoldsForHiddenRowsAlongTheError) {
 
 TEST(SketchErrorsTest, EqualRowsGiveTheSmallestToken) {
   Rng rng(3);
-  const Head head(std::vector<Row>(100, random_row(70, rng)), 0.5F, rng);
-  const Row hidden = random_row(70, rng);
+  const Head head(std::vector<Values>(100, random_row(70, rng)), 0.5F, rng);
+  const Values hidden = random_row(70, rng);
   EXPECT_THAT(search(head, hidden, 0.0F, 1).first, ElementsAre(0));
   EXPECT_THAT(search(head, hidden, 0.1F, 3).first, ElementsAre(0, 1, 2));
-  const Row zeros(70, 0.0F);
+  const Values zeros(70, 0.0F);
   EXPECT_THAT(search(head, zeros, 0.0F, 2).first, ElementsAre(0, 1));
-  const Head nothing(std::vector<Row>(20, zeros), 0.5F, rng);
+  const Head nothing(std::vector<Values>(20, zeros), 0.5F, rng);
   EXPECT_THAT(search(nothing, hidden, 0.0F, 1).first, ElementsAre(0));
 }
 
 // Rows of very different sizes, which share steps of norms.
 TEST(SketchErrorsTest, HoldsForRowsOfAllSizes) {
   Rng rng(4);
-  std::vector<Row> rows = random_rows(80, 64, rng);
+  std::vector<Values> rows = random_rows(80, 64, rng);
   for (std::size_t row = 0; row < rows.size(); ++row) {
     for (float& value : rows[row]) value *= std::ldexp(1.0F, static_cast<int>(row) - 60);
   }
   const Head head(rows, 4096.0F, rng);
   for (int i = 0; i < 20; ++i) {
-    const Row hidden = random_row(64, rng);
-    const Row logits = head.logits(hidden);
-    const Row bounds = head.bounds(hidden, 0.0F);
+    const Values hidden = random_row(64, rng);
+    const Values logits = head.logits(hidden);
+    const Values bounds = head.bounds(hidden, 0.0F);
     for (std::size_t row = 0; row < rows.size(); ++row) EXPECT_GE(bounds[row], logits[row]);
     EXPECT_EQ(search(head, hidden, 0.0F, 1).first, best_of(logits, 1));
   }
@@ -238,16 +238,16 @@ TEST(SketchErrorsTest, HoldsForRowsOfAllSizes) {
 TEST(SketchErrorsTest, CodesAreNormsRoundedUp) {
   constexpr std::uint32_t kRows = 300;
   Rng rng(5);
-  Row identity(std::size_t{70} * 70, 0.0F);
+  Values identity(std::size_t{70} * 70, 0.0F);
   for (std::size_t i = 0; i < 70; ++i) identity[i * 71] = 1.0F;
   Result<SketchErrors> made = SketchErrors::create(identity, {}, kRows, 70);
   ASSERT_TRUE(made.has_value());
-  EXPECT_EQ(made->defect(), 0.0F + made->defect());
   EXPECT_LT(made->defect(), 1e-9F);
+  double largest = 0.0;
   std::vector<std::vector<double>> left(kRows, std::vector<double>(2, 0.0));
   for (std::uint32_t row = 0; row < kRows; ++row) {
-    const Row values = random_row(70, rng);
-    const Row sketch = rounded(values, 0.5F);
+    const Values values = random_row(70, rng);
+    const Values sketch = rounded(values, 0.5F);
     std::vector<double> turned(70);
     made->turn(values, turned);
     for (std::size_t i = 0; i < 70; ++i) {
@@ -256,10 +256,21 @@ TEST(SketchErrorsTest, CodesAreNormsRoundedUp) {
       left[row][i / 64] += error * error;
     }
     ASSERT_TRUE(made->add(row, turned, sketch, 2.0, 1.0).ok());
+    largest = std::max(largest, std::sqrt(dot(sketch, sketch)));
   }
   const HeadErrors errors = (*std::move(made)).finish();
   EXPECT_EQ(errors.head_magnitude, 2.0F);
   EXPECT_EQ(errors.sketch_magnitude, 1.0F);
+  // Of the two blocks the first has nearly all.
+  EXPECT_GT(static_cast<double>(errors.sketch_norms[0]), 0.8 * largest);
+  EXPECT_LT(static_cast<double>(errors.sketch_norms[0]), 1.001 * largest);
+  EXPECT_GT(errors.sketch_norms[1], 0.0F);
+  double longest = 0.0;
+  for (const auto& squares : left) {
+    longest = std::max(longest, std::sqrt(squares[0] + squares[1]));
+  }
+  EXPECT_GE(static_cast<double>(errors.error_norm), longest);
+  EXPECT_LT(static_cast<double>(errors.error_norm), 1.001 * longest);
   for (std::size_t block = 0; block < 2; ++block) {
     const auto step = static_cast<double>(errors.steps[block]);
     for (std::size_t row = 0; row < kRows; ++row) {
@@ -271,7 +282,7 @@ TEST(SketchErrorsTest, CodesAreNormsRoundedUp) {
 }
 
 TEST(SketchErrorsTest, MeasuresTheDefect) {
-  Row basis(16, 0.0F);
+  Values basis(16, 0.0F);
   for (std::size_t i = 0; i < 4; ++i) basis[i * 5] = 1.1F;
   const Result<SketchErrors> made = SketchErrors::create(basis, {}, 1, 4);
   ASSERT_TRUE(made.has_value());
@@ -279,7 +290,7 @@ TEST(SketchErrorsTest, MeasuresTheDefect) {
 }
 
 TEST(SketchErrorsTest, RefusesWhatBoundsNothing) {
-  const auto code = [](const Row& basis, const Row& shared) {
+  const auto code = [](const Values& basis, const Values& shared) {
     const Result<SketchErrors> made = SketchErrors::create(basis, shared, 1, 2);
     return made.has_value() ? StatusCode::kOk : made.error().code();
   };
@@ -290,12 +301,12 @@ TEST(SketchErrorsTest, RefusesWhatBoundsNothing) {
   Result<SketchErrors> made = SketchErrors::create({1, 0, 0, 1}, {}, 1, 2);
   ASSERT_TRUE(made.has_value());
   const std::vector<double> turned = {1.0, 2.0};
-  EXPECT_TRUE(made->add(0, turned, Row{1, 2}, 1.0, 1.0).ok());
+  EXPECT_TRUE(made->add(0, turned, Values{1, 2}, 1.0, 1.0).ok());
   const double none = std::numeric_limits<double>::quiet_NaN();
-  EXPECT_FALSE(made->add(0, std::vector<double>{1.0, none}, Row{1, 2}, 1.0, 1.0).ok());
-  EXPECT_FALSE(made->add(0, turned, Row{kInfinity, 2}, 1.0, 1.0).ok());
-  EXPECT_FALSE(made->add(0, turned, Row{1, 2}, none, 1.0).ok());
-  EXPECT_FALSE(made->add(0, turned, Row{1, 2}, 1.0, none).ok());
+  EXPECT_FALSE(made->add(0, std::vector<double>{1.0, none}, Values{1, 2}, 1.0, 1.0).ok());
+  EXPECT_FALSE(made->add(0, turned, Values{kInfinity, 2}, 1.0, 1.0).ok());
+  EXPECT_FALSE(made->add(0, turned, Values{1, 2}, none, 1.0).ok());
+  EXPECT_FALSE(made->add(0, turned, Values{1, 2}, 1.0, none).ok());
 }
 
 TEST(SketchBitsTest, GoWhereTheyNarrowBoundsMostForTheirBytes) {
