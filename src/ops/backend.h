@@ -472,6 +472,13 @@ class Backend : public SubmittedWork {
   virtual Status end_pass() = 0;
   // Returns a row as the last wait() left it, valid until the next operator.
   virtual std::span<const float> read_row(Buffer from, std::uint32_t row) = 0;
+  // Writes the first columns of such a row as the products of generated rows with weights of
+  // `format` multiply them: the values that its codes stand for, or its own. Returns false where
+  // that is not known. Shapes  values [at most the buffer's columns]
+  virtual bool read_operand(Buffer /*from*/, std::uint32_t /*row*/, BlockFormat /*format*/,
+                            std::span<float> /*values*/) {
+    return false;
+  }
 };
 
 }  // namespace qsf

@@ -6,6 +6,7 @@
 #include "ops/cpu_backend.h"
 
 #include <algorithm>
+#include <array>
 #include <charconv>
 #include <cstdlib>
 #include <cstring>
@@ -200,6 +201,32 @@ std::span<const float> CpuBackend::read_row(Buffer from, std::uint32_t row) {
   const Matrix& m = matrix(from);
   QSF_CHECK(row < m.n_rows);
   return {m.row(row), m.n_cols};
+}
+
+bool CpuBackend::read_operand(Buffer from, std::uint32_t row, BlockFormat format,
+                              std::span<float> values) {
+  using kernels::ActivationType;
+  const Matrix& m = matrix(from);
+  QSF_CHECK(row < m.n_rows && values.size() <= m.n_cols);
+  const ActivationType input = product_input(format, false, exact_, false, kernels_.best);
+  if (input != ActivationType::kInt8) {
+    std::copy_n(m.row(row), values.size(), values.begin());
+    return input == ActivationType::kF32;
+  }
+  // An activation block is quantised by itself.
+  constexpr std::uint32_t kColumns = kernels::kActivationBlockColumns;
+  alignas(kLineBytes) std::array<std::byte, kernels::int8_row_bytes(kColumns)> block;
+  for (std::size_t first = 0; first < values.size(); first += kColumns) {
+    const auto n =
+        static_cast<std::uint32_t>(std::min<std::size_t>(kColumns, values.size() - first));
+    kernels_.quantise.to_int8(m.row(row) + first, block.data(), n);
+    kernels::Int8Block fields;
+    std::memcpy(&fields, block.data() + kernels::int8_blocks_offset(n), sizeof fields);
+    for (std::uint32_t i = 0; i < n; ++i) {
+      values[first + i] = fields.scale * static_cast<float>(static_cast<std::int8_t>(block[i]));
+    }
+  }
+  return true;
 }
 
 Status CpuBackend::wait() {

@@ -102,6 +102,8 @@ class CpuBackend final : public Backend {
   Status status() const override;
   Status end_pass() override;
   std::span<const float> read_row(Buffer from, std::uint32_t row) override;
+  bool read_operand(Buffer from, std::uint32_t row, BlockFormat format,
+                    std::span<float> values) override;
 
  private:
   // The activation types that products take, of prompt rows and of the others.
