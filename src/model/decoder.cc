@@ -672,6 +672,8 @@ Status Decoder::head(const Pass& pass) {
                  .epsilon = spec_.norm_epsilon,
                  .gain = weights_.final_norm,
                  .bias = weights_.final_norm_bias});
+  QSF_ASSIGN_OR_RETURN(const bool searched, search_head(pass));
+  if (searched) return ok_status();
   const Product product = {&weights_.head, {}, buffers_.logits};
   const AdapterProducts adapters =
       multiply_adapters(buffers_.normed, {output_counts_, output_rows_}, {&product, 1});

@@ -20,6 +20,7 @@
 #include "model/adapter_set.h"
 #include "model/expert_router.h"
 #include "model/logits_sink.h"
+#include "model/sketched_head.h"
 #include "model/weights.h"
 #include "ops/backend.h"
 #include "stream/weight_pager.h"
@@ -117,6 +118,12 @@ class Decoder {
   // Requires  the set outlives its use; buffers for its largest rank
   void set_adapters(const AdapterSet* adapters);
 
+  // Has rows that generate read of the head what their sinks need, from the next pass on.
+  // Requires  the head outlives its use
+  void set_sketched_head(SketchedHead* head) noexcept { sketched_head_ = head; }
+  // The matrix that gives logits.
+  const MatrixRef& head_matrix() const noexcept { return weights_.head; }
+
   // Shows every row's experts to a hook from the next pass on; null: to none.
   void set_routing_hook(RoutingHook* hook) noexcept { routing_hook_ = hook; }
 
@@ -174,6 +181,9 @@ class Decoder {
   Status run_layers(const Pass& pass, std::uint32_t first, std::uint32_t last);
   Status run_layer(const Pass& pass, std::uint32_t layer);
   Status head(const Pass& pass);
+  Result<bool> search_head(const Pass& pass);
+  Status search_row(const Pass& pass, std::uint32_t row, const HeadNeed& need);
+  Status multiply_units(std::uint32_t row, std::span<const std::uint32_t> units);
   Status end(Status status);
   Status mix(const Pass& pass, const LayerWeights& w, std::uint32_t layer, Buffer in);
   Status attention(const Pass& pass, const LayerWeights& w, std::uint32_t layer, Buffer in);
@@ -265,6 +275,7 @@ class Decoder {
   std::vector<std::uint8_t> in_memory_;  // [n_experts], of the layer that runs
   float expert_preference_ = 0.0F;
   RoutingHook* routing_hook_ = nullptr;
+  SketchedHead* sketched_head_ = nullptr;
   const AdapterSet* adapters_ = nullptr;
   std::vector<std::uint16_t> pass_adapters_;  // of the pass's rows, each once
   std::vector<LowRankPair> adapter_pairs_;    // [adapters][kMaxProducts], of the product in work

@@ -38,14 +38,14 @@ bool is_bound(float value) noexcept {
   return value >= 0.0F && value <= std::numeric_limits<float>::max();
 }
 
-Status check_errors(const HeadErrors& errors) {
+Status check_errors(const HeadErrors& errors, std::size_t n_codes) {
   const std::size_t n_blocks = sketch_blocks(errors.n_cols);
   if (errors.n_cols == 0 || errors.n_cols > kLargestColumns || errors.n_rows == 0) {
     return corrupt("head errors: %u rows of %u columns, expected 1 or more of at most %u",
                    errors.n_rows, errors.n_cols, kLargestColumns);
   }
   if (errors.steps.size() != n_blocks || errors.sketch_norms.size() != n_blocks ||
-      errors.codes.size() != n_blocks * errors.n_rows ||
+      n_codes != n_blocks * errors.n_rows ||
       (!errors.shared.empty() && errors.shared.size() != errors.n_cols)) {
     return corrupt("head errors: arrays of other sizes than %u rows of %u columns have",
                    errors.n_rows, errors.n_cols);
@@ -72,12 +72,12 @@ float round_up(double value) noexcept {
   return static_cast<double>(nearest) < value ? std::nextafter(nearest, kInfinity) : nearest;
 }
 
-HeadBounds::HeadBounds(HeadErrors errors)
-    : errors_(std::move(errors)), weights_(errors_.steps.size()) {}
+HeadBounds::HeadBounds(HeadErrors errors, std::span<const std::uint8_t> codes)
+    : errors_(std::move(errors)), codes_(codes), weights_(errors_.steps.size()) {}
 
-Result<HeadBounds> HeadBounds::create(HeadErrors errors) {
-  QSF_RETURN_IF_ERROR(check_errors(errors));
-  return HeadBounds(std::move(errors));
+Result<HeadBounds> HeadBounds::create(HeadErrors errors, std::span<const std::uint8_t> codes) {
+  QSF_RETURN_IF_ERROR(check_errors(errors, errors.codes.size() + codes.size()));
+  return HeadBounds(std::move(errors), codes);
 }
 
 bool HeadBounds::prepare(const HiddenRow& row) noexcept {
@@ -141,8 +141,8 @@ void HeadBounds::bound(std::uint32_t first_row, std::span<float> scores) const n
     widths.fill(0.0F);
     for (std::size_t block = 0; block < weights_.size(); ++block) {
       const float weight = weights_[block];
-      const std::uint8_t* codes = &errors_.codes[block * errors_.n_rows + first_row + done];
-      for (std::size_t i = 0; i < n; ++i) widths[i] += weight * static_cast<float>(codes[i]);
+      const std::uint8_t* its = codes() + block * errors_.n_rows + first_row + done;
+      for (std::size_t i = 0; i < n; ++i) widths[i] += weight * static_cast<float>(its[i]);
     }
     for (std::size_t i = 0; i < n; ++i) {
       float& score = scores[done + i];

@@ -26,7 +26,7 @@
 //
 // Bounds are of logits before bias, scale and soft cap.
 //
-// Based on: docs/decisions/056-head-clusters.md.
+// Based on: docs/decisions/057-head-clusters.md.
 
 #ifndef QSF_MODEL_HEAD_BOUNDS_H_
 #define QSF_MODEL_HEAD_BOUNDS_H_
@@ -75,8 +75,9 @@ struct HiddenRow {
 
 class HeadBounds {
  public:
+  // With `codes`, which outlive the bounds, those of `errors` are empty.
   // Fails  kCorrupt if the shapes disagree or a number breaks HeadErrors' rules
-  static Result<HeadBounds> create(HeadErrors errors);
+  static Result<HeadBounds> create(HeadErrors errors, std::span<const std::uint8_t> codes = {});
 
   std::uint32_t n_rows() const noexcept { return errors_.n_rows; }
 
@@ -92,11 +93,15 @@ class HeadBounds {
   void bound(std::uint32_t first_row, std::span<float> scores) const noexcept;
 
  private:
-  explicit HeadBounds(HeadErrors errors);
+  HeadBounds(HeadErrors errors, std::span<const std::uint8_t> codes);
+  const std::uint8_t* codes() const noexcept {
+    return codes_.empty() ? errors_.codes.data() : codes_.data();
+  }
 
   HeadErrors errors_;
-  std::vector<float> weights_;  // [blocks]  |(Q h)_b| * steps[b]
-  double constant_ = 0.0;       // of all rows: c.h and what roundings may add
+  std::span<const std::uint8_t> codes_;  // in place of those of errors_
+  std::vector<float> weights_;           // [blocks]  |(Q h)_b| * steps[b]
+  double constant_ = 0.0;                // of all rows: c.h and what roundings may add
 };
 
 // Replaces bounds of rows by the largest of each run of unit_rows rows; returns how many runs.

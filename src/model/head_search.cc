@@ -12,7 +12,7 @@
 namespace qsf {
 
 HeadSearch::HeadSearch(std::uint32_t n_units, std::uint32_t n_best)
-    : bounds_(n_units), queue_(n_units), n_best_(n_best) {
+    : bounds_(n_units), queue_(n_units), n_best_(n_best), most_best_(n_best) {
   QSF_CHECK(n_best > 0);
   best_.reserve(n_best);
 }
@@ -27,6 +27,11 @@ auto is_later(const std::vector<float>& bounds) noexcept {
 }
 
 }  // namespace
+
+void HeadSearch::set_n_best(std::uint32_t n_best) noexcept {
+  QSF_CHECK(n_best > 0 && n_best <= most_best_);
+  n_best_ = n_best;
+}
 
 void HeadSearch::start(std::span<const float> bounds) noexcept {
   QSF_CHECK(bounds.size() == bounds_.size());

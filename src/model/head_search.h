@@ -37,6 +37,10 @@ class HeadSearch {
   // Requires  n_best > 0
   HeadSearch(std::uint32_t n_units, std::uint32_t n_best);
 
+  // Sets how many tokens the next searches are for.
+  // Requires  0 < n_best, at most that of the constructor
+  void set_n_best(std::uint32_t n_best) noexcept;
+
   // Starts a search. Bounds that are not numbers count as +infinity.
   // Shapes  bounds [n_units]  of logits as given to add(): with bias, scale and soft cap, if these
   //         are increasing functions as computed; kept until the search ends
@@ -67,6 +71,7 @@ class HeadSearch {
   std::vector<std::uint32_t> queue_;  // a heap of units, the largest bound first
   std::vector<TokenLogit> best_;      // a heap, the worst first; sorted after best()
   std::size_t n_best_;
+  std::size_t most_best_;
   std::size_t n_queued_ = 0;
   std::uint32_t n_taken_ = 0;
   bool is_sorted_ = false;

@@ -13,9 +13,22 @@ namespace qsf {
 
 inline constexpr std::uint32_t kLogitBlock = 1024;  // vocabulary rows a block holds, the last fewer
 
+// What of a row's logits a sink needs.
+struct HeadNeed {
+  std::uint32_t n_best = 0;    // the best ones alone, of equal ones the smaller tokens; 0: all
+  std::uint32_t n_tokens = 0;  // of these tokens, from 0 on
+  bool most_suffice = false;   // with an approximate head the probable ones do
+};
+
 class LogitsSink {
  public:
   virtual ~LogitsSink() = default;
+
+  // Asked for each row in front of its logits.
+  virtual HeadNeed head_need(std::uint32_t /*row*/) const noexcept { return {}; }
+  // Tells that a row has only some logits, the best ones among them. They arrive in runs of tokens,
+  // each once and in any order; those that do not arrive are -infinity.
+  virtual void expect_some(std::uint32_t /*row*/) noexcept {}
 
   // Receives the logits of tokens first_token .. first_token + logits.size() - 1 after output row
   // number `row` of the pass. Blocks of one row arrive in ascending order; rows may alternate.
