@@ -181,6 +181,7 @@ EngineStats Engine::stats() const noexcept {
     stats.kv_bytes_written = spill.bytes_written;
     stats.read_wait_ns += spill.wait_ns;
   }
+  if (impl_->head.has_value()) stats.head = impl_->head->counts();
   return stats;
 }
 PagerStats Engine::pager_stats() const {
@@ -348,6 +349,26 @@ Status Engine::embed(std::span<const TokenId> tokens, std::optional<Pooling> poo
       "%s: the model's hidden states are not finite; its weights or its configuration "
       "are damaged",
       impl_->reader->file().path().c_str());
+}
+
+Status Engine::normed_rows(std::span<const TokenId> tokens,
+                           FunctionRef<void(std::span<const float> row)> take) {
+  QSF_RETURN_IF_ERROR(check_window(tokens, *impl_));
+  QSF_RETURN_IF_ERROR(impl_->check_pass_of(tokens.size()));
+  QSF_ASSIGN_OR_RETURN(const std::unique_ptr<Session> session, create_session());
+  const Decoder::NormedRows to = {
+      .take =
+          [](std::uint32_t /*row*/, std::span<const float> values, void* user) {
+            (*static_cast<const FunctionRef<void(std::span<const float>)>*>(user))(values);
+          },
+      .user = &take};
+  for (std::size_t row = 0; row < tokens.size();) {
+    const std::size_t n = std::min<std::size_t>(impl_->rows_per_pass, tokens.size() - row);
+    QSF_RETURN_IF_ERROR(impl_->run_to_norm(session->sequence_, tokens.subspan(row, n), to));
+    row += n;
+  }
+  impl_->take_cancel();  // asked for after the last pass, as score() has it
+  return ok_status();
 }
 
 }  // namespace qsf

@@ -19,6 +19,7 @@
 #include <string_view>
 #include <vector>
 
+#include "base/function_ref.h"
 #include "base/log.h"
 #include "base/result.h"
 #include "engine/log_probs.h"
@@ -31,6 +32,7 @@
 #include "kv/prefix_folder.h"
 #include "kv/prefix_tree.h"
 #include "kv/row.h"
+#include "model/head_mode.h"
 #include "model/logits_sink.h"
 #include "ops/operator_times.h"
 #include "quant/kv_type.h"
@@ -108,6 +110,9 @@ struct EngineOptions {
   // A row that generates takes an expert in memory in place of a missing one whose router score is
   // larger by at most this, never of the two best. The text then depends on what is in memory.
   float expert_preference = 0.0F;
+  // How rows that generate read the output head, where a file has a sketch of it and all weights
+  // stay in memory; elsewhere kCertified is kFull. kApproximate changes texts.
+  HeadMode head_mode = HeadMode::kCertified;
   // Adapters that sessions may use, all of them in memory and of different names.
   std::vector<AdapterFile> adapters;
   AdapterUse session_adapter;  // of a session until Session::set_adapter()
@@ -181,6 +186,7 @@ struct EngineStats {
   std::uint64_t unpack_ns = 0;         // decompressing and re-laying, on the reading threads
   std::uint64_t kv_bytes_read = 0;     // of a KV cache in a file
   std::uint64_t kv_bytes_written = 0;  // the same
+  HeadCounts head;                     // 0 without a sketch in use
 };
 
 inline constexpr std::size_t kMaxPrefixKeyBytes = 256;
@@ -410,6 +416,11 @@ class Engine {
   // Fails   as score; kCorrupt for rows that are not finite
   Status embed(std::span<const TokenId> tokens, std::optional<Pooling> pooling, bool normalize,
                std::span<float> embedding);
+
+  // Hands out the rows of one window from an empty context, behind all layers and the final norm:
+  // what the output head multiplies. Fails  as score
+  Status normed_rows(std::span<const TokenId> tokens,
+                     FunctionRef<void(std::span<const float> row)> take);
 
   struct Impl;  // engine_impl.h, for the files of engine/ and their tests
   const Impl& impl() const noexcept { return *impl_; }

@@ -33,6 +33,7 @@
 #include "memory/arena.h"
 #include "model/adapter_set.h"
 #include "model/decoder.h"
+#include "model/sketched_head.h"
 #include "ops/backend.h"
 #include "platform/threads.h"
 #include "stream/weight_pager.h"
@@ -78,6 +79,7 @@ struct Engine::Impl {
   std::uint64_t n_folder_hits = 0;
   std::uint64_t n_folder_hit_tokens = 0;
   std::optional<Decoder> decoder;
+  std::optional<SketchedHead> head;  // with EngineOptions::head_mode and a sketch
   std::optional<BudgetWatch> watch;
 
   std::vector<PassInFlight> passes;     // [EngineOptions::max_passes_in_flight]

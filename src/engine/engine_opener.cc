@@ -80,6 +80,7 @@ Status EngineOpener::prepare(const std::string& path) {
     QSF_RETURN_IF_ERROR(
         impl_->draft_model->check_vocabulary(*impl_->reader, impl_->plan.memory.arena_bytes()));
   }
+  QSF_RETURN_IF_ERROR(leave_out_sketch().with_context(path));
   const bool resident = impl_->plan.residency.everything_resident;
   if (!resident) QSF_RETURN_IF_ERROR(probe_disk());
   const unsigned wished = disk_.has_value() ? disk_->depth : kDefaultReadDepth;
@@ -270,6 +271,35 @@ Status EngineOpener::make_plan_with_lookup() {
   impl_->options.speculation = SpeculationKind::kAuto;
   impl_->options.max_drafts = max_drafts;
   return make_plan();
+}
+
+// Of a head that is read from the disk whole tiles would be read, of all units nearly all.
+Status EngineOpener::leave_out_sketch() {
+  HeadMode& mode = impl_->options.head_mode;
+  const bool has_sketch = has_sketched_head(*impl_->reader, impl_->options);
+  if (mode == HeadMode::kApproximate && !has_sketch) {
+    const char* const reason = SketchedHead::why_unbounded(*impl_->reader);
+    return unsupported("head approx: %s; use full",
+                       reason != nullptr ? reason
+                                         : "the file has no sketch of the output head, which "
+                                           "conversion with --head-sketch adds");
+  }
+  if (!has_sketch || impl_->plan.residency.everything_resident) return ok_status();
+  mode = HeadMode::kFull;
+  impl_->options.log.info("head: read in full, as not all weights stay in memory");
+  return make_plan();
+}
+
+Status EngineOpener::make_head() {
+  if (!has_sketched_head(*impl_->reader, impl_->options)) return ok_status();
+  QSF_ASSIGN_OR_RETURN(
+      SketchedHead head,
+      SketchedHead::create(*impl_->reader, impl_->decoder->head_matrix(), *impl_->backend,
+                           impl_->arena->carve(impl_->plan.regions.head_sketch),
+                           impl_->options.head_mode));
+  impl_->head.emplace(std::move(head));
+  impl_->decoder->set_sketched_head(&*impl_->head);
+  return ok_status();
 }
 
 Status EngineOpener::map_memory() {
@@ -551,6 +581,7 @@ Status EngineOpener::make_decoder() {
     decoder.set_adapters(&impl_->adapter_set);
   }
   impl_->decoder.emplace(std::move(decoder));
+  QSF_RETURN_IF_ERROR(make_head());
   impl_->passes.resize(impl_->options.max_passes_in_flight);
   for (PassInFlight& pass : impl_->passes) {
     pass.rows.reserve(plan.rows_per_pass);

@@ -50,6 +50,12 @@ class PartSinks final : public LogitsSink {
                std::span<const float> logits) noexcept override {
     outputs_[row].sink->consume(outputs_[row].row, first_token, logits);
   }
+  HeadNeed head_need(std::uint32_t row) const noexcept override {
+    return outputs_[row].sink->head_need(outputs_[row].row);
+  }
+  void expect_some(std::uint32_t row) noexcept override {
+    outputs_[row].sink->expect_some(outputs_[row].row);
+  }
 
  private:
   std::span<const PassOutput> outputs_;

@@ -19,6 +19,7 @@
 #include "kv/spilled_kv_store.h"
 #include "model/decoder.h"
 #include "model/position_tables.h"
+#include "model/sketched_head.h"
 #include "platform/cpu_count.h"
 #include "platform/threads.h"
 #include "stream/weight_pager.h"
@@ -327,8 +328,17 @@ class Planner {
 
   std::uint64_t adapter_bytes() const { return AdapterSet::region_bytes(inputs_.adapters); }
 
+  std::uint64_t head_sketch_bytes() const {
+    if (!has_sketched_head(inputs_.reader, options_)) return 0;
+    return SketchedHead::region_bytes(inputs_.backend, spec_,
+                                      *inputs_.reader.find_section(kHeadSketchSection));
+  }
+  std::uint64_t head_heap_bytes() const {
+    return has_sketched_head(inputs_.reader, options_) ? SketchedHead::heap_bytes(spec_) : 0;
+  }
+
   std::uint64_t sample_bytes() const {
-    return sample_logit_bytes() + draft_logit_bytes() +
+    return head_sketch_bytes() + head_heap_bytes() + sample_logit_bytes() + draft_logit_bytes() +
            spec_.n_vocab * (sizeof(std::uint32_t) + sizeof(float));
   }
 
@@ -455,6 +465,13 @@ class Planner {
     plan_.regions.backend_scratch =
         plan.add("scratch", scratch_bytes(rows, plan_.max_context),
                  "rotation angles, partial attention states, rows as int8 and bf16");
+    if (has_sketched_head(inputs_.reader, options_)) {
+      plan_.regions.head_sketch =
+          plan.add("head_sketch", head_sketch_bytes(),
+                   printed("a sketch of the output head, and bounds of the logits of %u rows",
+                           SketchedHead::kMaxRows));
+      plan.add_external("head_search", head_heap_bytes(), "which of its rows are read");
+    }
     plan_.regions.sample_logits = plan.add("sample_logits", sample_logit_bytes(),
                                            "the logits that each sequence samples from");
     plan_.regions.sample_order =
@@ -546,6 +563,12 @@ class Planner {
 };
 
 }  // namespace
+
+bool has_sketched_head(const QsfReader& reader, const EngineOptions& options) {
+  return options.head_mode != HeadMode::kFull &&
+         reader.find_section(kHeadSketchSection) != nullptr &&
+         SketchedHead::why_unbounded(reader) == nullptr;
+}
 
 std::uint32_t most_positions(const EngineOptions& options, const ModelSpec& spec) {
   float fastest = 1.0F;  // radians a position

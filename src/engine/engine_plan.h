@@ -74,6 +74,7 @@ struct PlanRegions {
   RegionId states;                // only of a model with layers that have one
   std::vector<RegionId> buffers;  // as Decoder::buffer_shapes
   RegionId backend_scratch;
+  RegionId head_sketch;  // only with has_sketched_head()
   RegionId sample_logits;
   RegionId sample_order;
   RegionId sample_kept;
@@ -140,6 +141,10 @@ DecoderOptions decoder_options(const EngineOptions& options,
                                std::span<const AdapterReader> adapters) noexcept;
 PassLimits pass_limits(const ModelSpec& spec, const EngineOptions& options,
                        std::uint32_t max_context, std::uint32_t rows_per_pass);
+
+// Returns whether rows that generate read the output head by its sketch, if all weights stay in
+// memory.
+bool has_sketched_head(const QsfReader& reader, const EngineOptions& options);
 
 // Rejects options that the prefix cache cannot be combined with; prefix_cache.cc.
 // Fails  kUnsupported or kInvalidArgument, naming them

@@ -74,7 +74,10 @@ Generation::Generation(Session& session, std::span<const TokenId> prompt,
     engine.speculation->set_key(session.sequence_,
                                 options_.prefix_key.has_value() ? &*options_.prefix_key : nullptr);
   }
-  if (options_.log_probs) log_probs_.emplace(options_.n_top_log_probs);
+  if (options_.log_probs) {
+    log_probs_.emplace(options_.n_top_log_probs);
+    sampler_->need_all();
+  }
   if (options_.on_prompt_token != nullptr && !prompt_.empty()) {
     prompt_log_probs_.emplace(engine.n_drawable(),
                               std::min<std::size_t>(engine.rows_per_pass, prompt_.size() - 1),

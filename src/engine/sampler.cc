@@ -138,6 +138,27 @@ void Sampler::consume(std::uint32_t row, std::uint32_t first_token,
   std::copy_n(logits.begin(), n, to.begin() + first_token);
 }
 
+HeadNeed Sampler::head_need(std::uint32_t /*row*/) const noexcept {
+  const SamplingOptions& o = options_;
+  const bool penalises = o.repeat_penalty != 1.0F || o.frequency_penalty != 0.0F ||
+                         o.presence_penalty != 0.0F || o.dry_multiplier != 0.0F;
+  if (needs_all_ || penalises || matcher_ != nullptr || o.on_logits != nullptr ||
+      o.on_mask != nullptr || !o.logit_bias.empty()) {
+    return {};
+  }
+  HeadNeed need = {.n_best = 0, .n_tokens = count(first_row_.size()), .most_suffice = true};
+  const bool ranks_all = o.top_k == 0 || o.top_k >= first_row_.size();
+  if (o.temperature == 0.0F || !ranks_all) {
+    need.n_best = (o.temperature == 0.0F ? 1 : o.top_k) + count(o.excluded.size());
+  }
+  return need;
+}
+
+void Sampler::expect_some(std::uint32_t row) noexcept {
+  if (row != 0 && (stride_ == 0 || row > more_rows_.size() / stride_)) return;
+  std::ranges::fill(row_of(row), kMinusInfinity);
+}
+
 bool Sampler::has_candidate() const noexcept {
   return std::any_of(logits_.begin(), logits_.end(),
                      [](float logit) { return std::isfinite(logit); });

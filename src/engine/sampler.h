@@ -115,6 +115,11 @@ class Sampler final : public LogitsSink {
   }
   void consume(std::uint32_t row, std::uint32_t first_token,
                std::span<const float> logits) noexcept override;
+  // The best that a draw may take; all where an option may raise another token, or reads all.
+  HeadNeed head_need(std::uint32_t row) const noexcept override;
+  void expect_some(std::uint32_t row) noexcept override;
+  // Has head_need() ask for all logits: of what else reads them.
+  void need_all() noexcept { needs_all_ = true; }
   // Chooses the gathered row that is drawn from next. Requires  it was gathered
   void select(std::uint32_t row) noexcept { logits_ = row_of(row); }
 
@@ -185,6 +190,7 @@ class Sampler final : public LogitsSink {
   std::span<float> first_row_;
   std::span<float> more_rows_;
   std::size_t stride_ = 0;
+  bool needs_all_ = false;
   // At first the logits of all ids; then of candidates alone, and order_ has their ids.
   std::span<float> logits_;
   std::span<std::uint32_t> order_;
