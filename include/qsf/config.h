@@ -117,6 +117,20 @@ QSF_API void qsf_config_set_speculation(QSFConfig* config, qsf_speculation kind,
  * QSF_SPECULATE_AUTO and QSF_SPECULATE_DRAFT, or that one without a path. The path is copied.
  * Default  NULL or "": none */
 QSF_API void qsf_config_set_draft_model(QSFConfig* config, const char* path);
+
+/* How generated tokens read the output head, in files with a sketch of it (`qsf convert
+ * --head-sketch`) whose weights all stay in memory. */
+typedef enum qsf_head {
+  QSF_HEAD_FULL = 0,
+  QSF_HEAD_CERTIFIED = 1,  /* only what may hold the best tokens, where a draw takes these alone:
+                              greedy and with top-k, without penalties, biases, grammars, callbacks
+                              or log probabilities. Every text is the same as with QSF_HEAD_FULL */
+  QSF_HEAD_APPROXIMATE = 2 /* the most probable tokens by the sketch; a text may differ */
+} qsf_head;
+/* Errors, when an engine is opened: QSF_INVALID_ARGUMENT: another value; QSF_UNSUPPORTED:
+ * QSF_HEAD_APPROXIMATE and the file has no sketch.
+ * Default  QSF_HEAD_CERTIFIED */
+QSF_API void qsf_config_set_head(QSFConfig* config, qsf_head head);
 /* Most prompt rows of one pass; fewer where memory is short. Results do not depend on it.
  * Default  0: chosen by the engine */
 QSF_API void qsf_config_set_rows_per_pass(QSFConfig* config, int rows);

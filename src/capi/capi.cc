@@ -108,6 +108,9 @@ Status check(const QSFConfig& config) {
   if (config.speculation < QSF_SPECULATE_AUTO || config.speculation > QSF_SPECULATE_DRAFT) {
     return invalid_argument("speculation: %d, expected a qsf_speculation", config.speculation);
   }
+  if (config.head < QSF_HEAD_FULL || config.head > QSF_HEAD_APPROXIMATE) {
+    return invalid_argument("head: %d, expected a qsf_head", config.head);
+  }
   QSF_RETURN_IF_ERROR(check_range("max_drafts", config.max_drafts, kMaxInt));
   if (config.max_sessions < 1 || config.max_sessions > kMaxSessions) {
     return invalid_argument("max_sessions: %d, expected 1 to %d", config.max_sessions,
@@ -383,6 +386,8 @@ Result<EngineOptions> read_config(const QSFConfig& config) {
   if (options.speculation != SpeculationKind::kOff) {
     options.max_drafts = static_cast<std::uint32_t>(config.max_drafts);
   }
+  constexpr HeadMode kHeads[] = {HeadMode::kFull, HeadMode::kCertified, HeadMode::kApproximate};
+  options.head_mode = kHeads[config.head];
   options.adapters = config.adapters;
   QSF_ASSIGN_OR_RETURN(options.session_adapter,
                        adapter_use_of(config.adapter, config.adapter_scale));
@@ -525,6 +530,11 @@ void qsf_config_set_draft_model(QSFConfig* config, const char* path) {
     return qsf::ok_status();
   });
   config->draft_model_lost = code != QSF_OK;
+}
+void qsf_config_set_head(QSFConfig* config, qsf_head head) {
+  if (config == nullptr) return;
+  static_assert(sizeof head == sizeof config->head);
+  std::memcpy(&config->head, &head, sizeof head);  // as with qsf_kv_type
 }
 void qsf_config_set_rows_per_pass(QSFConfig* config, int rows) {
   if (config != nullptr) config->rows_per_pass = rows;

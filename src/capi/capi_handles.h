@@ -86,6 +86,7 @@ struct QSFConfig {
   int experts = 0;
   float expert_preference = 0.0F;
   int speculation = QSF_SPECULATE_AUTO;  // a qsf_speculation, unchecked
+  int head = QSF_HEAD_CERTIFIED;         // a qsf_head, unchecked
   int max_drafts = 0;
   std::vector<qsf::AdapterFile> adapters;
   bool adapters_lost = false;  // no memory for them
