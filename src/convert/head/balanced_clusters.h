@@ -12,7 +12,7 @@
 //
 // All k centres at once (k-means with capacities) need the distances of all rows to all centres,
 // n_rows * k floats, or to compute them again for each row that is turned away, and kept no more of
-// the rows' norms: docs/decisions/056-head-clusters.md.
+// the rows' norms: docs/decisions/057-head-clusters.md.
 //
 // Memory  16 bytes a row and four rows of f64; rows are decoded one at a time, when needed
 // Work    about 2 * kHalvingSteps + 2 readings of all rows for each level, of which there are

@@ -3,7 +3,9 @@
 #include "convert/head/sketch_errors.h"
 
 #include <algorithm>
+#include <array>
 #include <cmath>
+#include <numeric>
 #include <utility>
 
 #include "base/check.h"
@@ -70,18 +72,25 @@ Result<SketchErrors> SketchErrors::create(std::vector<float> basis, std::vector<
   return SketchErrors(std::move(basis), std::move(shared), n_rows, n_cols, round_up(defect));
 }
 
-void SketchErrors::turn(std::span<const float> row, std::span<double> turned) const noexcept {
+void SketchErrors::turn(std::span<const float> row, std::span<double> turned) const {
   const std::size_t n_cols = errors_.n_cols;
   QSF_CHECK(row.size() == n_cols && turned.size() == n_cols);
-  const bool has_shared = !errors_.shared.empty();
+  std::vector<double> centred(row.begin(), row.end());
+  for (std::size_t k = 0; k < errors_.shared.size(); ++k) {
+    centred[k] -= static_cast<double>(errors_.shared[k]);
+  }
+  constexpr std::size_t kLanes = 8;  // sums that a compiler may compute side by side
   for (std::size_t i = 0; i < n_cols; ++i) {
     const float* const q = &basis_[i * n_cols];
-    double sum = 0.0;
-    for (std::size_t k = 0; k < n_cols; ++k) {
-      const double shared = has_shared ? static_cast<double>(errors_.shared[k]) : 0.0;
-      sum += static_cast<double>(q[k]) * (static_cast<double>(row[k]) - shared);
+    std::array<double, kLanes> sums{};
+    std::size_t k = 0;
+    for (; k + kLanes <= n_cols; k += kLanes) {
+      for (std::size_t lane = 0; lane < kLanes; ++lane) {
+        sums[lane] += static_cast<double>(q[k + lane]) * centred[k + lane];
+      }
     }
-    turned[i] = sum;
+    for (; k < n_cols; ++k) sums[0] += static_cast<double>(q[k]) * centred[k];
+    turned[i] = std::accumulate(sums.begin(), sums.end(), 0.0);
   }
 }
 

@@ -40,7 +40,7 @@ class SketchErrors {
 
   // Computes Q (w - c), which is to be sketched. Work  n_cols^2 multiplications
   // Shapes  row, turned [n_cols]
-  void turn(std::span<const float> row, std::span<double> turned) const noexcept;
+  void turn(std::span<const float> row, std::span<double> turned) const;
 
   // Adds a row.
   // Shapes    turned [n_cols] of turn(); sketch [n_cols] decoded
