@@ -7,7 +7,7 @@ qsf_program(convert
           convert/convert_options.cc
           convert/convert_report.cc
           convert/convert_work.cc
-  DEPS qsf_calibrate qsf_import_models qsf_import_tokenizer qsf_json Threads::Threads)
+  DEPS qsf_calibrate qsf_convert_head qsf_import_models qsf_import_tokenizer qsf_json Threads::Threads)
 qsf_test(qsf_convert_test SOURCES convert/qsf_convert_test.cc DEPS convert PRIVATE_DEPS qsf_json LABELS unit)
 qsf_test(qsf_convert_adapter_test SOURCES convert/qsf_convert_adapter_test.cc DEPS convert LABELS unit)
 qsf_test(qsf_convert_calibration_test

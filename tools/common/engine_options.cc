@@ -60,8 +60,9 @@ bool EngineOptions::is_default() const {
   return threads == 0 && max_seq_len == 0 && ram_budget_bytes == 0 && rows_per_pass == 0 &&
          sequences == 1 && kv_positions == 0 && read_path == "auto" && kv_spill.empty() && !exact &&
          !pin && quality == 1.0F && adapters.files.empty() && speculate == "auto" &&
-         max_drafts == 0 && draft.empty() && experts == 0 && expert_margin == 0.0F &&
-         kv_types.is_default() && kv_policy.is_default() && attention.is_default();
+         head == "certified" && max_drafts == 0 && draft.empty() && experts == 0 &&
+         expert_margin == 0.0F && kv_types.is_default() && kv_policy.is_default() &&
+         attention.is_default();
 }
 
 void add_threads_option(OptionParser& parser, int& threads, const std::string& group) {
@@ -233,6 +234,16 @@ void add_speculation_options(OptionParser& parser, EngineOptions& options,
       .group(group);
 }
 
+void add_head_option(OptionParser& parser, std::string& head, const std::string& group) {
+  parser
+      .choice("--head", head, {"full", "certified", "approx"},
+              "Read the output head in full; or, in files with a sketch of it, only where it may "
+              "hold the best tokens, which changes no text; or only where the sketch says that it "
+              "probably does")
+      .show_default()
+      .group(group);
+}
+
 void add_lora_options(OptionParser& parser, AdapterChoice& choice, const std::string& group) {
   parser
       .value("--lora", choice.files,
@@ -282,6 +293,7 @@ void add_engine_options(OptionParser& parser, EngineOptions& options, const std:
   add_experts_option(parser, options.experts, group);
   add_expert_margin_option(parser, options.expert_margin, group);
   add_speculation_options(parser, options, group);
+  add_head_option(parser, options.head, group);
   add_lora_options(parser, options.adapters, group);
   add_read_path_option(parser, options.read_path, group);
   parser
@@ -417,6 +429,11 @@ qsf_speculation speculation_of(const std::string& value) {
   return value == "lookup" ? QSF_SPECULATE_LOOKUP : QSF_SPECULATE_AUTO;
 }
 
+qsf_head head_of(const std::string& value) {
+  if (value == "full") return QSF_HEAD_FULL;
+  return value == "approx" ? QSF_HEAD_APPROXIMATE : QSF_HEAD_CERTIFIED;
+}
+
 qsf_read_path read_path_of(const std::string& value) {
   if (value == "uring") return QSF_READ_URING;
   if (value == "pread") return QSF_READ_PREAD;
@@ -471,6 +488,7 @@ void set_engine_options(QSFConfig* config, const EngineOptions& options) {
   qsf_config_set_quality(config, options.quality);
   qsf_config_set_experts(config, options.experts, options.expert_margin);
   qsf_config_set_speculation(config, speculation_of(options.speculate), options.max_drafts);
+  qsf_config_set_head(config, head_of(options.head));
   add_adapters(config, options.adapters);
   qsf_config_set_draft_model(config, options.draft.c_str());
   qsf_config_set_pin(config, options.pin ? 1 : 0);

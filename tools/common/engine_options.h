@@ -90,6 +90,7 @@ struct EngineOptions {
   float quality = 1.0F;  // share of the layers
   int experts = 0;       // that a row takes; 0: the model's
   std::string speculate = "auto";
+  std::string head = "certified";
   int max_drafts = 0;          // of a pass; 0: the default of the library
   std::string draft;           // the path of a draft model; empty: none
   float expert_margin = 0.0F;  // of substitutes in memory; 0: none
@@ -120,6 +121,8 @@ void add_expert_margin_option(OptionParser& parser, float& margin,
 // --speculate, --max-drafts and --draft.
 void add_speculation_options(OptionParser& parser, EngineOptions& options,
                              const std::string& group = kOptionsGroup);
+void add_head_option(OptionParser& parser, std::string& head,
+                     const std::string& group = kOptionsGroup);
 // --lora and --lora-scale.
 void add_lora_options(OptionParser& parser, AdapterChoice& choice,
                       const std::string& group = kOptionsGroup);

@@ -28,8 +28,8 @@ void print_warning(qsf::LogLevel level, std::string_view line, void*) {
 }
 
 // Reads as much of a text as can be needed.
-qsf::Result<std::string> read_text_start(const ConvertOptions& options) {
-  QSF_ASSIGN_OR_RETURN(const qsf::File file, qsf::File::open(options.calibration));
+qsf::Result<std::string> read_text_start(const ConvertOptions& options, const std::string& path) {
+  QSF_ASSIGN_OR_RETURN(const qsf::File file, qsf::File::open(path));
   const std::uint64_t most = qsf::calibration_text_bytes(
       std::max<std::uint64_t>(options.calibration_tokens, options.calibration_context));
   std::string text(std::min(most, file.size_bytes()), '\0');
@@ -48,7 +48,7 @@ qsf::Result<qsf::CalibratedText> gather(const ConvertOptions& options,
                                         const qsf::ModelSource& source,
                                         const qsf::TranscodeOptions& transcode,
                                         ConvertProgress& progress) {
-  QSF_ASSIGN_OR_RETURN(std::string text, read_text_start(options));
+  QSF_ASSIGN_OR_RETURN(std::string text, read_text_start(options, options.calibration));
   qsf::CalibrateOptions calibrate;
   calibrate.transcode = transcode;
   calibrate.transcode.on_progress = [&](const qsf::TranscodeProgress& done) {
@@ -271,6 +271,23 @@ qsf::Result<qsf::TargetPlan> plan_target(const ConvertOptions& options,
     print_target_table(*plan, options.target_bytes, options.verbose, calibrated);
   }
   return plan;
+}
+
+qsf::Result<std::vector<qsf::TokenId>> read_sketch_tokens(const ConvertOptions& options,
+                                                          qsf::ByteSpan tokenizer) {
+  if (tokenizer.empty()) {
+    return qsf::unsupported("--head-sketch: the model has no tokenizer to read a text with");
+  }
+  QSF_ASSIGN_OR_RETURN(const std::string text, read_text_start(options, options.head_sketch));
+  QSF_ASSIGN_OR_RETURN(const std::size_t index_bytes, qsf::Tokenizer::index_bytes(tokenizer));
+  std::vector<std::byte> index(index_bytes);
+  QSF_ASSIGN_OR_RETURN(const qsf::Tokenizer opened, qsf::Tokenizer::open(tokenizer, index));
+  // A basis needs no more rows; the budget has to hold them.
+  constexpr std::uint64_t kMostTokens = 8192;
+  auto tokens = qsf::calibration_tokens(opened, text, options.calibration_context,
+                                        std::min(options.calibration_tokens, kMostTokens));
+  if (!tokens) return qsf::Status(tokens.error()).with_context(options.head_sketch);
+  return tokens;
 }
 
 }  // namespace qsf_tools

@@ -7,14 +7,17 @@
 #define QSF_TOOLS_CONVERT_CONVERT_CALIBRATE_H_
 
 #include <memory>
+#include <string>
 #include <vector>
 
+#include "base/bytes.h"
 #include "base/result.h"
 #include "convert/calibrate/calibration.h"
 #include "convert/choose/target_size.h"
 #include "convert/encode/encode_rows.h"
 #include "convert/encode/transcode.h"
 #include "import/model_source.h"
+#include "tokenizer/tokenizer.h"
 #include "tools/convert/convert_options.h"
 #include "tools/convert/convert_report.h"
 
@@ -54,6 +57,10 @@ qsf::Result<qsf::TargetPlan> plan_target(const ConvertOptions& options,
                                          const qsf::TranscodeOptions& transcode,
                                          const qsf::Calibration& measured,
                                          ConvertProgress& progress);
+
+// Returns the windows of the --head-sketch text. Fails  as qsf::calibration_tokens
+qsf::Result<std::vector<qsf::TokenId>> read_sketch_tokens(const ConvertOptions& options,
+                                                          qsf::ByteSpan tokenizer);
 
 }  // namespace qsf_tools
 

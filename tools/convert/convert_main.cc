@@ -17,10 +17,13 @@
 #include <utility>
 #include <vector>
 
+#include "base/rng.h"
 #include "convert/encode/merged_model.h"
 #include "convert/encode/rotated_model.h"
 #include "convert/encode/transcode.h"
+#include "convert/head/make_head_sketch.h"
 #include "convert/random/random_model.h"
+#include "format/qsf_reader.h"
 #include "import/gguf/gguf_model.h"
 #include "import/hf/hf_model.h"
 #include "import/hf/hf_tokenizer.h"
@@ -223,6 +226,33 @@ qsf::Result<std::unique_ptr<WorkFolder>> open_work_folder(const ConvertOptions& 
   return work;
 }
 
+// Adds the sketch of the output head to a finished file. Random weights have no text to run: any
+// tokens do.
+qsf::Status add_sketch(const ConvertOptions& options, qsf::ByteSpan tokenizer) {
+  if (options.head_sketch_percent == 0.0) return qsf::ok_status();
+  std::vector<qsf::TokenId> tokens;
+  if (options.random.empty()) {
+    QSF_ASSIGN_OR_RETURN(tokens, read_sketch_tokens(options, tokenizer));
+  } else {
+    QSF_ASSIGN_OR_RETURN(const qsf::QsfReader reader, qsf::QsfReader::open(options.output));
+    constexpr std::size_t kRandomTokens = 2048;
+    qsf::Rng rng(options.seed);
+    while (tokens.size() < kRandomTokens) tokens.push_back(rng.below(reader.spec().n_vocab));
+  }
+  ProgressLine line(program_name(), !options.quiet);
+  if (!options.quiet) line.show("making a sketch of the output head");
+  const qsf::Status status = qsf::add_head_sketch(
+      options.output, tokens,
+      {.share = options.head_sketch_percent / 100.0,
+       .context = options.calibration_context,
+       .n_threads = threads_of(options),
+       .ram_budget_bytes = options.random.empty() ? options.ram_budget_bytes : 0,
+       .tile_bytes = options.tile_bytes,
+       .cancel = &g_interrupted});
+  line.clear();
+  return status;
+}
+
 void print_result(const ConvertOptions& options, const Input& input,
                   const qsf::TranscodeReport& report, const ConvertedFile& file) {
   print_convert_warnings(report);
@@ -276,6 +306,7 @@ qsf::Status convert(const ConvertOptions& options) {
   auto report = qsf::transcode(*input.model, options.output, transcode);
   progress.clear();
   if (!report) return std::move(report).error();
+  QSF_RETURN_IF_ERROR(add_sketch(options, input.tokenizer));
   if (work) work->remove();
   std::error_code ignored;
   const ConvertedFile file{options.output, fs::file_size(options.output, ignored),
@@ -306,6 +337,7 @@ qsf::Status make_random(const ConvertOptions& options) {
   auto report = qsf::write_random_model(shape, options.output, random);
   line.clear();
   if (!report) return std::move(report).error();
+  QSF_RETURN_IF_ERROR(add_sketch(options, {}));
   if (options.quiet) return qsf::ok_status();
   qsf::TranscodeReport sizes;
   sizes.n_weights = report->n_weights;

@@ -106,8 +106,9 @@ std::string check_paths(const OptionParser& parser, ConvertOptions& options) {
     if (options.preset == qsf::QuantPreset::kKeep) {
       return "--random excludes --quant-type keep: random weights have no type of their own";
     }
-    for (const char* option : {"--report", "--work-folder", "--rotate", "--calibration",
-                               "--target-size", "--ram-budget", "--merge-lora", "--base"}) {
+    for (const char* option :
+         {"--report", "--work-folder", "--rotate", "--calibration", "--target-size", "--ram-budget",
+          "--merge-lora", "--base", "--head-sketch"}) {
       if (parser.count(option) > 0) return std::string("--random excludes ") + option;
     }
     return {};
@@ -196,13 +197,27 @@ std::string check_rotation(const ConvertOptions& options) {
   return {};
 }
 
+// The size of a sketch, where there is to be one.
+std::string check_sketch(const OptionParser& parser, ConvertOptions& options) {
+  constexpr double kDefaultPercent = 40.0;
+  const bool has_size = parser.count("--head-sketch-size") > 0;
+  if (has_size && options.head_sketch.empty() && options.random.empty()) {
+    return "--head-sketch-size needs --head-sketch";
+  }
+  if (!has_size && !options.head_sketch.empty()) options.head_sketch_percent = kDefaultPercent;
+  return {};
+}
+
 std::string check_calibration(const OptionParser& parser, ConvertOptions& options) {
   for (const char* option : {"--calibration-tokens", "--calibration-context"}) {
     if (parser.count(option) > 0) options.text_option = option;
   }
   for (const char* option :
        {"--gptq", "--calibration-out", "--calibration-tokens", "--calibration-context"}) {
-    if (parser.count(option) > 0 && options.calibration.empty()) {
+    const bool has_text = !options.calibration.empty() || !options.head_sketch.empty();
+    const bool of_text = std::string_view(option).starts_with("--calibration-") &&
+                         option != std::string_view("--calibration-out");
+    if (parser.count(option) > 0 && !(of_text ? has_text : !options.calibration.empty())) {
       return std::string(option) + " needs --calibration";
     }
   }
@@ -297,6 +312,20 @@ void add_calibration_options(OptionParser& parser, ConvertOptions& options) {
           "Error compensation (GPTQ): round each column so that it makes up for the errors of the "
           "columns before, using the inputs measured on the --calibration text. Runs the text "
           "once per group of layers that fits half the --ram-budget")
+      .group(kGroup);
+  parser
+      .value("--head-sketch", options.head_sketch,
+             "Add a sketch of the output head, in the principal directions of what the model makes "
+             "of a text: a run then reads little of the head itself. For heads of 8 bits a weight "
+             "or more")
+      .type_name("TEXT")
+      .group(kGroup);
+  parser
+      .value("--head-sketch-size", options.head_sketch_percent,
+             "Its size in percent of the head's bytes, at most: 40 for --head certified of a run, "
+             "12 for approx; default: 40. With --random it needs no text")
+      .type_name("PERCENT")
+      .number_in(1.0, 60.0)
       .group(kGroup);
   parser
       .value("--calibration-tokens", options.calibration_tokens,
@@ -416,8 +445,9 @@ std::optional<int> parse_convert_options(int argc, const char* const* argv,
   set_choices(words, options);
   note_model_options(parser, options);
   for (const std::string& problem :
-       {check_paths(parser, options), check_rotation(options), check_calibration(parser, options),
-        check_choices(parser, words, options), check_adapter_options(words, options)}) {
+       {check_paths(parser, options), check_rotation(options), check_sketch(parser, options),
+        check_calibration(parser, options), check_choices(parser, words, options),
+        check_adapter_options(words, options)}) {
     if (!problem.empty()) return parser.usage_error(problem);
   }
   return std::nullopt;

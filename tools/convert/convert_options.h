@@ -53,7 +53,9 @@ struct ConvertOptions {
   std::uint64_t calibration_tokens = 65536;
   std::uint32_t calibration_context = 512;
   bool gptq = false;
-  std::uint64_t target_bytes = 0;  // largest file, types chosen by matrix; 0: types by the preset
+  std::string head_sketch;           // a text to make a sketch of the output head by; or empty
+  double head_sketch_percent = 0.0;  // of the head's bytes; 0: no sketch
+  std::uint64_t target_bytes = 0;    // largest file, types chosen by matrix; 0: types by the preset
   std::uint64_t ram_budget_bytes = 1'000'000'000;
   // --calibration-tokens or --calibration-context, the last one given: of use with a text only.
   std::string text_option;
