@@ -74,13 +74,12 @@ Status EngineOpener::prepare(const std::string& path) {
   // One read at a time takes the least memory, so that an error names the smallest budget that
   // works.
   QSF_RETURN_IF_ERROR(open_device(/*direct=*/bound, /*depth=*/1));
-  QSF_RETURN_IF_ERROR(make_plan_with_drafts().with_context(path));
+  QSF_RETURN_IF_ERROR(leave_out_sketch(make_plan_with_drafts()).with_context(path));
   if (impl_->draft_model != nullptr) {
     // In memory that is planned and not mapped yet.
     QSF_RETURN_IF_ERROR(
         impl_->draft_model->check_vocabulary(*impl_->reader, impl_->plan.memory.arena_bytes()));
   }
-  QSF_RETURN_IF_ERROR(leave_out_sketch().with_context(path));
   const bool resident = impl_->plan.residency.everything_resident;
   if (!resident) QSF_RETURN_IF_ERROR(probe_disk());
   const unsigned wished = disk_.has_value() ? disk_->depth : kDefaultReadDepth;
@@ -273,21 +272,21 @@ Status EngineOpener::make_plan_with_lookup() {
   return make_plan();
 }
 
-// Of a head that is read from the disk whole tiles would be read, of all units nearly all.
-Status EngineOpener::leave_out_sketch() {
+// Takes what was planned with a sketch of the head, or plans without it where weights would not all
+// stay in memory: of a head that is read from the disk nearly all tiles would be read.
+Status EngineOpener::leave_out_sketch(Status planned) {
   HeadMode& mode = impl_->options.head_mode;
   const bool has_sketch = has_sketched_head(*impl_->reader, impl_->options);
   if (mode == HeadMode::kApproximate && !has_sketch) {
     const char* const reason = SketchedHead::why_unbounded(*impl_->reader);
-    return unsupported("head approx: %s; use full",
-                       reason != nullptr ? reason
-                                         : "the file has no sketch of the output head, which "
-                                           "conversion with --head-sketch adds");
+    return unsupported(
+        "head approx: %s; use full",
+        reason != nullptr ? reason : "the file has no sketch of it, which --head-sketch makes");
   }
-  if (!has_sketch || impl_->plan.residency.everything_resident) return ok_status();
+  if (!has_sketch || (planned.ok() && impl_->plan.residency.everything_resident)) return planned;
   mode = HeadMode::kFull;
   impl_->options.log.info("head: read in full, as not all weights stay in memory");
-  return make_plan();
+  return make_plan_with_drafts();
 }
 
 Status EngineOpener::make_head() {

@@ -54,7 +54,7 @@ class EngineOpener {
   Status open_draft_model();
   void leave_out_draft_model(const std::string& path, const char* reason);
   Status make_speculation();
-  Status leave_out_sketch();
+  Status leave_out_sketch(Status planned);
   Status make_head();
   Status make_decoder();
   void describe_reading();

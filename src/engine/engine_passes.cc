@@ -171,6 +171,7 @@ void Engine::Impl::keep_within_limits() {
   const std::uint64_t excess = watch->bytes_to_give_back(monotonic_ns());
   if (excess == 0) return;
   const std::uint64_t given_back = pager->drop_residents(excess);
+  decoder->set_sketched_head(nullptr);  // its units are of any tiles, all of them resident
   char line[240];
   std::snprintf(
       line, sizeof line,
