@@ -342,6 +342,43 @@ TEST(CpuMatmulRowsTest, Int8RowsStayWithinTheirBound) {
   }
 }
 
+// f64 products of what read_operand() gives are the kernels', but for the roundings of sums: with
+// the row itself int8 products differ far more.
+TEST(CpuMatmulRowsTest, OperandsAreWhatProductsMultiply) {
+  Rng rng(23);
+  for (const BackendTier& tier : scalar_backends()) {
+    for (const bool exact : {false, true}) {
+      for (const BlockFormat format : {kQ4, kF32}) {
+        Bench bench(1, limits(1), KvType::kF32, tier, exact);
+        const Buffer in = bench.buffer(1, kWeightCols);
+        const Buffer out = bench.buffer(1, kWeightRows);
+        Weights weights(format, rng);
+        const WeightTile tile = weights.tile(0, kWeightRows);
+        const MatmulTarget target = {.out = out, .bias = {}};
+        const Matrix x = random_rows(1, kWeightCols, rng);
+        upload(bench, in, x);
+        bench.backend().matmul({.in = in,
+                                .rows = {.n_prompt = 0, .n_rows = 1},
+                                .row_list = {},
+                                .tiles = {&tile, 1},
+                                .targets = {&target, 1},
+                                .adapters = {},
+                                .epilogue = {}});
+        std::vector<float> operand(kWeightCols);
+        const auto y = bench.read_row(out, 0);
+        const std::vector<float> products(y.begin(), y.end());
+        if (!bench.backend().read_operand(in, 0, format, operand)) continue;  // deferred
+        double off = 0;
+        for (std::uint32_t r = 0; r < kWeightRows; ++r) {
+          EXPECT_NEAR(products[r], weights.product(r, operand), 1e-4) << r;
+          off = std::max(off, std::fabs(weights.product(r, operand) - weights.product(r, x[0])));
+        }
+        EXPECT_EQ(off > 1e-3, format == kQ4 && !exact);
+      }
+    }
+  }
+}
+
 TEST(CpuMatmulRowsTest, TheRuleOfForms) {
   using kernels::Isa;
   for (const Isa isa : kernels::kAllIsas) {
