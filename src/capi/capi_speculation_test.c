@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
  * Speculation: the text and what its callbacks see are the same with and without; its counts; what
- * opening refuses.
+ * opening refuses. Ways to read the head that opening refuses.
  *
  *   capi_speculation_test [MODEL.qsf]      without a model: values out of range alone
  */
@@ -151,6 +151,9 @@ static void test_values(void) {
                  "speculation: 4, expected a qsf_speculation");
   expect_refused("no such file", config_of(QSF_SPECULATE_AUTO, -1), QSF_INVALID_ARGUMENT,
                  "max_drafts: -1");
+  QSFConfig* config = qsf_config_default();
+  qsf_config_set_head(config, (qsf_head)3);
+  expect_refused("no such file", config, QSF_INVALID_ARGUMENT, "head: 3, expected a qsf_head");
 }
 
 static void test_refusals(const char* path) {
@@ -159,6 +162,9 @@ static void test_refusals(const char* path) {
   QSFConfig* config = config_of(QSF_SPECULATE_LOOKUP, 0);
   qsf_config_set_kv_policy(config, QSF_KV_POLICY_H2O, 64, 4, 16);
   expect_refused(path, config, QSF_UNSUPPORTED, "speculation: kv policy h2o");
+  config = qsf_config_default();
+  qsf_config_set_head(config, QSF_HEAD_APPROXIMATE);
+  expect_refused(path, config, QSF_UNSUPPORTED, "head approx: the file has no sketch of it");
 }
 
 int main(int argc, char** argv) {

@@ -9,7 +9,9 @@ Converts the model of SOURCE_DIR/models with BIN_DIR/qsf-convert first.
 
 import os
 import re
+import subprocess
 import sys
+import tempfile
 import unittest
 
 BIN_DIR, SOURCE_DIR = sys.argv[1:3]
@@ -73,6 +75,27 @@ class DraftModel(unittest.TestCase):
         code, out, err = call(model, "--prompt", "a", "--draft", tales.file("none.qsf"))
         self.assertEqual((code, out), (1, b""))
         self.assertIn(b"none.qsf", err)
+
+
+class Heads(unittest.TestCase):
+    def test_sketches(self):
+        """A file with a sketch gives the text of one without; heads of few bits get none."""
+        folder = os.path.join(SOURCE_DIR, "models", "tales-5M")
+        tale = os.path.join(SOURCE_DIR, "testdata", "tale.txt")
+        with tempfile.TemporaryDirectory() as made:
+            path = os.path.join(made, "sketch.qsf")
+            convert = [os.path.join(BIN_DIR, "qsf-convert"), "--quiet", "--head-sketch", tale, folder, path]
+            refused = subprocess.run(convert, capture_output=True, check=False)
+            self.assertEqual(refused.returncode, 1)
+            self.assertIn(b"less than 8 bits a weight", refused.stderr)
+            subprocess.run([*convert, "--head-type", "8bit"], check=True)
+            arguments = ["--prompt", "There was a king", "--max-tokens", "60", "--temperature", "0.5", "--seed", "6"]
+            texts = [call(path, *arguments, "--head", head)[:2] for head in ("full", "certified")]
+            self.assertEqual(texts[0], texts[1])
+            self.assertEqual(call(path, *arguments, "--head", "approx")[0], 0)
+        code, out, err = call(model, "--prompt", "a", "--head", "approx")
+        self.assertEqual((code, out), (1, b""))
+        self.assertIn(b"the file has no sketch of it", err)
 
 
 class Bench(unittest.TestCase):
