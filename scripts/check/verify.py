@@ -375,6 +375,29 @@ def long_grammar_fuzz(runner):
         runner.checker("grammar-fuzz", [os.path.join(ROOT, "build/asan/tests/grammar_fuzz_test"), "100000"])
 
 
+def long_head_texts(runner):
+    """Compares texts of sketched heads with those of full ones: of SmolLM2 and the tales."""
+    if not runner.build("dev", ["head_texts_test", "qsf"]):
+        return
+    folder = os.path.join(ROOT, "build/dev")
+    convert = [os.path.join(folder, "bin/qsf-convert"), "--quiet"]
+    texts = os.path.join(folder, "head-sketch-text.txt")
+    with open(texts, "w", encoding="utf-8") as to:
+        for name in ("testdata/tale.txt", "docs/architecture.md", "docs/server-api.md", "docs/streaming.md"):
+            with open(os.path.join(ROOT, name), encoding="utf-8") as text:
+                to.write(text.read()[:12000])
+    sketch = ["--head-sketch", texts]
+    for name, arguments in {
+            "smollm2": [*sketch, "--head-type", "f16", "--head-sketch-size", "24", smollm2()],
+            "smollm2-approx": [*sketch, "--head-sketch-size", "12", smollm2()],
+            "tales": [*sketch, "--head-type", "f16", "--head-sketch-size", "24",
+                      os.path.join(ROOT, "models/tales-5M")]}.items():
+        model = os.path.join(folder, f"head-{name}.qsf")
+        runner.checker(f"convert {name}", [*convert, *arguments, model])
+        runner.checker(f"head-texts {name}", ["env", f"QSF_HEAD_MODEL={model}",
+                                              os.path.join(folder, "tests/head_texts_test")])
+
+
 def long_http_fuzz(runner):
     if runner.build("asan", ["http_fuzz_test"]):
         runner.checker("http-fuzz", [os.path.join(ROOT, "build/asan/tests/http_fuzz_test"), "2000000"])
@@ -445,6 +468,7 @@ LONG_SUITES = {
     "fuzz": ("runs every fuzzer for ten minutes", long_fuzz),
     "grammar-fuzz": ("follows 100,000 random grammars and schemas under the sanitizers",
                      long_grammar_fuzz),
+    "head-texts": ("writes 20,000 tokens with sketched and full heads of SmolLM2 and the tales", long_head_texts),
     "http-fuzz": ("sends two million mutated requests to the HTTP server under the sanitizers", long_http_fuzz),
     "llama-server-tests": ("runs the tests of llama-server that qsf serve passes", long_llama_server_tests),
     "page": ("uses the web page of qsf serve in headless Chromium", long_page),
