@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 //
 // The section "head_sketch" of a file: a sketch of the output head and what bounds need of it. The
-// names are explained in model/head_bounds.h; docs/format-tensors.md has the bytes.
+// names are explained in model/head_bounds.h; docs/head-sketch.md has the bytes.
 //
 // Coordinates are in order of falling bits, so that those of one weight type are neighbours: a
 // part. A section is tied to its head by the checksums of the head's tiles.

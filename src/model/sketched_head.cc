@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <array>
+#include <functional>
 #include <utility>
 
 #include "base/check.h"
@@ -44,7 +45,7 @@ std::uint64_t SketchedHead::region_bytes(const Backend& backend, const ModelSpec
   };
   // Parts have columns of their own, each padded.
   return align_up(section.bytes, kLineBytes) + of(kMaxRows, spec.hidden) +
-         of(kMaxRows, spec.hidden) + kMaxSketchParts * of(kMaxRows, 2 * kColumnAlign) +
+         of(2 * kMaxRows, spec.hidden) + kMaxSketchParts * of(2 * kMaxRows, 2 * kColumnAlign) +
          of(kProductRows, kLogitBlock) +
          std::uint64_t{kMaxRows} * units_of(spec.n_vocab) * sizeof(float);
 }
@@ -114,7 +115,7 @@ Result<SketchedHead> SketchedHead::create(const QsfReader& reader, const MatrixR
 void SketchedHead::make_buffers(MutableByteSpan memory) {
   input_ = make_buffer(*backend_, kMaxRows, sketch_.errors.n_cols, memory);
   for (const SketchPart& part : sketch_.parts) {
-    turned_.push_back(make_buffer(*backend_, kMaxRows, part.n_cols, memory));
+    turned_.push_back(make_buffer(*backend_, 2 * kMaxRows, part.n_cols, memory));
     n_products_ += part.type.has_value() ? 1 : 0;
   }
   products_ = make_buffer(*backend_, kProductRows, kLogitBlock, memory);
@@ -134,7 +135,7 @@ bool SketchedHead::takes(std::span<const HeadNeed> needs) noexcept {
 }
 
 std::uint32_t SketchedHead::n_blocks_at_once(std::uint32_t n_rows) const noexcept {
-  return std::clamp(kProductRows / (n_rows * std::max(n_products_, 1U)), 1U, kMaxBlocks);
+  return std::clamp(kProductRows / (2 * n_rows * std::max(n_products_, 1U)), 1U, kMaxBlocks);
 }
 
 // Turns the rows that the head's kernel multiplies into the coordinates of the sketch.
@@ -165,24 +166,35 @@ Status SketchedHead::turn(std::uint32_t n_rows, Buffer normed, bool& known) {
                     .epilogue = {}});
   QSF_RETURN_IF_ERROR(backend_->wait());
   for (std::uint32_t row = 0; row < n_rows && known; ++row) {
-    const std::span<const float> input = backend_->read_row(input_, row);
-    for (std::size_t i = 0; i < n_parts; ++i) {
-      const SketchPart& part = sketch_.parts[i];
-      const std::span<const float> turned = backend_->read_row(turned_[i], row);
-      std::copy_n(turned.begin(), part.n_cols, turned_values_.begin() + part.first_col);
-      const std::span<float> to = std::span(multiplied_).subspan(part.first_col, part.n_cols);
-      if (!part.type.has_value()) {
-        std::copy_n(turned.begin(), part.n_cols, to.begin());
-      } else if (!backend_->read_operand(turned_[i], row, part.format(), to)) {
-        known = false;
-      }
-    }
+    for (std::size_t i = 0; i < n_parts && known; ++i) known = split_part(i, row, n_rows);
     const std::size_t n_cols = sketch_.errors.n_cols;
+    const std::span<const float> input = backend_->read_row(input_, row);
     known = known && bounds_[row].prepare({.input = input.first(n_cols),
                                            .turned = turned_values_,
                                            .multiplied = multiplied_});
   }
   return ok_status();
+}
+
+// Int8 codes keep a row to a part in 127 of its blocks, which would widen bounds by more than the
+// sketch does. So what they leave out is a second row, and both products are added: 2^-14 is left.
+bool SketchedHead::split_part(std::size_t i, std::uint32_t row, std::uint32_t n_rows) {
+  const SketchPart& part = sketch_.parts[i];
+  const std::span<float> whole = std::span(turned_values_).subspan(part.first_col, part.n_cols);
+  const std::span<float> taken = std::span(multiplied_).subspan(part.first_col, part.n_cols);
+  const std::span<float> rest(values_.data(), part.n_cols);
+  const std::span<const float> turned = backend_->read_row(turned_[i], row);
+  std::copy_n(turned.begin(), part.n_cols, whole.begin());
+  if (!part.type.has_value()) {
+    std::ranges::copy(whole, taken.begin());
+    return true;
+  }
+  if (!backend_->read_operand(turned_[i], row, part.format(), taken)) return false;
+  std::ranges::transform(whole, taken, rest.begin(), std::minus<>());
+  backend_->upload_row(turned_[i], n_rows + row, rest);
+  if (!backend_->read_operand(turned_[i], n_rows + row, part.format(), rest)) return false;
+  std::ranges::transform(taken, rest, taken.begin(), std::plus<>());
+  return true;
 }
 
 Result<bool> SketchedHead::score(Buffer normed, std::uint32_t n_rows) {
@@ -204,7 +216,8 @@ Result<bool> SketchedHead::score(Buffer normed, std::uint32_t n_rows) {
   return true;
 }
 
-// Product p, block b and row r go to row (p * n_blocks + b) * n_rows + r of the buffer.
+// Product p, block b and row r go to row (p * n_blocks + b) * 2 n_rows + r of the buffer; behind
+// the rows are those of split_part().
 Status SketchedHead::multiply(std::uint32_t first_block, std::uint32_t n_blocks,
                               std::uint32_t n_rows) {
   std::uint32_t product = 0;
@@ -222,13 +235,13 @@ Status SketchedHead::multiply(std::uint32_t first_block, std::uint32_t n_blocks,
       tiles[i].n_rows = std::min(kLogitBlock, sketch_.errors.n_rows - first_row);
       tiles[i].target = i;
       targets[i] = {.out = products_,
-                    .first_row = (product * n_blocks + i) * n_rows,
+                    .first_row = (product * n_blocks + i) * 2 * n_rows,
                     .first_weight_row = first_row,
                     .bias = {}};
     }
     backend_->matmul({.kind = OperatorKind::kHead,
                       .in = turned_[p],
-                      .rows = {.n_prompt = 0, .n_rows = n_rows},
+                      .rows = {.n_prompt = 0, .n_rows = 2 * n_rows},
                       .row_list = {},
                       .tiles = {tiles.data(), n_blocks},
                       .targets = {targets.data(), n_blocks},
@@ -247,9 +260,11 @@ void SketchedHead::bound_block(std::uint32_t block, std::uint32_t place, std::ui
   for (std::uint32_t row = 0; row < n_rows; ++row) {
     std::fill_n(sums.begin(), n, 0.0F);
     for (std::uint32_t product = 0; product < n_products_; ++product) {
-      const std::span<const float> its =
-          backend_->read_row(products_, (product * n_blocks + place) * n_rows + row);
-      for (std::uint32_t i = 0; i < n; ++i) sums[i] += its[i];
+      const std::uint32_t first = (product * n_blocks + place) * 2 * n_rows + row;
+      for (const std::uint32_t part : {first, first + n_rows}) {
+        const std::span<const float> its = backend_->read_row(products_, part);
+        for (std::uint32_t i = 0; i < n; ++i) sums[i] += its[i];
+      }
     }
     const std::span<float> scores(sums.data(), n);
     if (mode_ == HeadMode::kCertified) bounds_[row].bound(first_row, scores);

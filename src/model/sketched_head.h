@@ -78,6 +78,7 @@ class SketchedHead {
   SketchedHead(HeadSketch sketch, Backend& backend, HeadMode mode, std::uint32_t n_units);
   void make_buffers(MutableByteSpan memory);
   Status turn(std::uint32_t n_rows, Buffer normed, bool& known);
+  bool split_part(std::size_t i, std::uint32_t row, std::uint32_t n_rows);
   Status multiply(std::uint32_t first_block, std::uint32_t n_blocks, std::uint32_t n_rows);
   void bound_block(std::uint32_t block, std::uint32_t place, std::uint32_t n_blocks,
                    std::uint32_t n_rows) noexcept;
@@ -92,11 +93,11 @@ class SketchedHead {
   std::vector<std::uint32_t> tile_rows_;
   std::uint64_t head_bytes_ = 0;
   std::uint64_t sketch_bytes_ = 0;
-  std::uint32_t n_products_ = 0;                            // parts with a type
-  Buffer input_;                                            // [kMaxRows, columns]
-  std::vector<Buffer> turned_;                              // of each part [kMaxRows, its columns]
-  Buffer products_;                                         // [kProductRows, kLogitBlock]
-  std::span<float> unit_bounds_;                            // [kMaxRows, units]
+  std::uint32_t n_products_ = 0;  // parts with a type
+  Buffer input_;                  // [kMaxRows, columns]
+  std::vector<Buffer> turned_;    // of each part [2 * kMaxRows, its columns]
+  Buffer products_;               // [kProductRows, kLogitBlock]
+  std::span<float> unit_bounds_;  // [kMaxRows, units]
   std::vector<float> values_, turned_values_, multiplied_;  // [columns]
   std::vector<HeadBounds> bounds_;                          // [kMaxRows]
   HeadSearch search_;
