@@ -388,9 +388,9 @@ def long_head_texts(runner):
                 to.write(text.read()[:12000])
     sketch = ["--head-sketch", texts]
     for name, arguments in {
-            "smollm2": [*sketch, "--head-type", "f16", "--head-sketch-size", "24", smollm2()],
+            "smollm2": [*sketch, "--head-type", "f16", "--head-sketch-size", "32", smollm2()],
             "smollm2-approx": [*sketch, "--head-sketch-size", "12", smollm2()],
-            "tales": [*sketch, "--head-type", "f16", "--head-sketch-size", "24",
+            "tales": [*sketch, "--head-type", "f16", "--head-sketch-size", "32",
                       os.path.join(ROOT, "models/tales-5M")]}.items():
         model = os.path.join(folder, f"head-{name}.qsf")
         runner.checker(f"convert {name}", [*convert, *arguments, model])

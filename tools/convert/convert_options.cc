@@ -199,7 +199,7 @@ std::string check_rotation(const ConvertOptions& options) {
 
 // The size of a sketch, where there is to be one.
 std::string check_sketch(const OptionParser& parser, ConvertOptions& options) {
-  constexpr double kDefaultPercent = 40.0;
+  constexpr double kDefaultPercent = 32.0;
   const bool has_size = parser.count("--head-sketch-size") > 0;
   if (has_size && options.head_sketch.empty() && options.random.empty()) {
     return "--head-sketch-size needs --head-sketch";
@@ -322,8 +322,8 @@ void add_calibration_options(OptionParser& parser, ConvertOptions& options) {
       .group(kGroup);
   parser
       .value("--head-sketch-size", options.head_sketch_percent,
-             "Its size in percent of the head's bytes, at most: 40 for --head certified of a run, "
-             "12 for approx; default: 40. With --random it needs no text")
+             "Its size in percent of the head's bytes, at most: 32 for --head certified of a run "
+             "and a head of 16 bits, 12 for approx; default: 32. With --random it needs no text")
       .type_name("PERCENT")
       .number_in(1.0, 60.0)
       .group(kGroup);
