@@ -38,6 +38,46 @@ bool is_bound(float value) noexcept {
   return value >= 0.0F && value <= std::numeric_limits<float>::max();
 }
 
+// Adds weight * codes[i] to sums[i]. In runs of a fixed length, which compilers make vectors of.
+void add_products(float weight, const std::uint8_t* codes, std::span<float> sums) noexcept {
+  constexpr std::size_t kRun = 16;
+  std::size_t done = 0;
+  for (; done + kRun <= sums.size(); done += kRun) {
+    for (std::size_t i = done; i < done + kRun; ++i) {
+      sums[i] += weight * static_cast<float>(codes[i]);
+    }
+  }
+  for (; done < sums.size(); ++done) sums[done] += weight * static_cast<float>(codes[done]);
+}
+
+// NaN is no bound: it might be anything.
+float largest_of(std::span<const float> bounds) noexcept {
+  constexpr std::size_t kLanes = 8;  // of a fixed number, which compilers make vectors of
+  std::array<float, kLanes> largest;
+  std::array<float, kLanes> unknown;  // 0, or NaN where a bound was not finite
+  largest.fill(-std::numeric_limits<float>::infinity());
+  unknown.fill(0.0F);
+  std::size_t done = 0;
+  for (; done + kLanes <= bounds.size(); done += kLanes) {
+    for (std::size_t i = 0; i < kLanes; ++i) {
+      const float bound = bounds[done + i];
+      largest[i] = bound > largest[i] ? bound : largest[i];
+      unknown[i] += bound - bound;
+    }
+  }
+  for (; done < bounds.size(); ++done) {
+    largest[0] = std::max(largest[0], bounds[done]);
+    unknown[0] += bounds[done] - bounds[done];
+  }
+  float most = largest[0];
+  float any_unknown = 0.0F;
+  for (std::size_t i = 0; i < kLanes; ++i) {
+    most = std::max(most, largest[i]);
+    any_unknown += unknown[i];
+  }
+  return std::isnan(any_unknown) ? std::numeric_limits<float>::infinity() : most;
+}
+
 Status check_errors(const HeadErrors& errors, std::size_t n_codes) {
   const std::size_t n_blocks = sketch_blocks(errors.n_cols);
   if (errors.n_cols == 0 || errors.n_cols > kLargestColumns || errors.n_rows == 0) {
@@ -132,27 +172,24 @@ bool HeadBounds::prepare(const HiddenRow& row) noexcept {
 
 void HeadBounds::bound(std::uint32_t first_row, std::span<float> scores) const noexcept {
   QSF_DCHECK(first_row <= errors_.n_rows && scores.size() <= errors_.n_rows - first_row);
-  // Each term is rounded twice and each sum once; all are positive.
-  const double above = 1.0 + 4.0 * kUnit * static_cast<double>(weights_.size() + 1);
-  const double least = kSmallest * 2.0 * static_cast<double>(weights_.size());
+  constexpr float kInfinity = std::numeric_limits<float>::infinity();
+  const std::size_t n_blocks = weights_.size();
+  const float constant = round_up(constant_ + kSmallest * 2.0 * static_cast<double>(n_blocks + 1));
+  // Each term of a width is rounded twice and each sum once; all are positive. The sums below have
+  // six roundings of what is at most `size`.
+  const float share = round_up(kUnit * (4.0 * static_cast<double>(n_blocks + 1) + 16.0));
   std::array<float, kRowsAtOnce> widths;
   for (std::size_t done = 0; done < scores.size(); done += kRowsAtOnce) {
-    const std::size_t n = std::min(kRowsAtOnce, scores.size() - done);
+    const std::span<float> its = scores.subspan(done, std::min(kRowsAtOnce, scores.size() - done));
     widths.fill(0.0F);
-    for (std::size_t block = 0; block < weights_.size(); ++block) {
-      const float weight = weights_[block];
-      const std::uint8_t* its = codes() + block * errors_.n_rows + first_row + done;
-      for (std::size_t i = 0; i < n; ++i) widths[i] += weight * static_cast<float>(its[i]);
+    for (std::size_t block = 0; block < n_blocks; ++block) {
+      add_products(weights_[block], codes() + block * errors_.n_rows + first_row + done,
+                   std::span(widths).first(its.size()));
     }
-    for (std::size_t i = 0; i < n; ++i) {
-      float& score = scores[done + i];
-      const double bound =
-          static_cast<double>(score) + static_cast<double>(widths[i]) * above + constant_ + least;
-      // The three sums above round to f64.
-      const double size = std::abs(static_cast<double>(score)) + std::abs(constant_) +
-                          static_cast<double>(widths[i]);
-      score = std::isfinite(score) ? round_up(bound + size * 0x1.0p-50)
-                                   : std::numeric_limits<float>::infinity();
+    for (std::size_t i = 0; i < its.size(); ++i) {
+      const float size = std::abs(its[i]) + widths[i] + std::abs(constant);
+      const float bound = its[i] + widths[i] + constant + size * share;
+      its[i] = bound < kInfinity ? bound : kInfinity;  // NaN too
     }
   }
 }
@@ -162,14 +199,8 @@ std::size_t bound_units(std::span<const float> bounds, std::uint32_t unit_rows,
   QSF_CHECK(unit_rows > 0);
   std::size_t n_units = 0;
   for (std::size_t first = 0; first < bounds.size(); first += unit_rows, ++n_units) {
-    const std::size_t last = std::min<std::size_t>(first + unit_rows, bounds.size());
-    float largest = bounds[first];
-    for (std::size_t i = first; i < last; ++i) {
-      // NaN is no bound: it might be anything.
-      largest = std::isnan(bounds[i]) ? std::numeric_limits<float>::infinity()
-                                      : std::max(largest, bounds[i]);
-    }
-    units[n_units] = largest;
+    const std::size_t n = std::min<std::size_t>(unit_rows, bounds.size() - first);
+    units[n_units] = largest_of(bounds.subspan(first, n));
   }
   return n_units;
 }

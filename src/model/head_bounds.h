@@ -104,7 +104,8 @@ class HeadBounds {
   double constant_ = 0.0;                // of all rows: c.h and what roundings may add
 };
 
-// Replaces bounds of rows by the largest of each run of unit_rows rows; returns how many runs.
+// Replaces bounds of rows by the largest of each run of unit_rows rows, +infinity where one is not
+// finite; returns how many runs.
 // Shapes    bounds [n_rows], units [ceil(n_rows / unit_rows)], which may be the start of bounds
 // Requires  unit_rows > 0
 std::size_t bound_units(std::span<const float> bounds, std::uint32_t unit_rows,

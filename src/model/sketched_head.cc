@@ -27,6 +27,16 @@ WeightTile tile_of(ByteSpan matrix, BlockFormat format, std::uint32_t n_cols) {
           .n_cols = n_cols};
 }
 
+// Adds values to the first sums. In runs of a fixed length, which compilers make vectors of.
+void add_values(std::span<const float> values, std::span<float> sums) noexcept {
+  constexpr std::size_t kRun = 16;
+  std::size_t done = 0;
+  for (; done + kRun <= values.size(); done += kRun) {
+    for (std::size_t i = done; i < done + kRun; ++i) sums[i] += values[i];
+  }
+  for (; done < values.size(); ++done) sums[done] += values[done];
+}
+
 // Takes memory for a buffer from the front of a region.
 Buffer make_buffer(Backend& backend, std::uint32_t n_rows, std::uint32_t n_cols,
                    MutableByteSpan& memory) {
@@ -262,15 +272,14 @@ void SketchedHead::bound_block(std::uint32_t block, std::uint32_t place, std::ui
     for (std::uint32_t product = 0; product < n_products_; ++product) {
       const std::uint32_t first = (product * n_blocks + place) * 2 * n_rows + row;
       for (const std::uint32_t part : {first, first + n_rows}) {
-        const std::span<const float> its = backend_->read_row(products_, part);
-        for (std::uint32_t i = 0; i < n; ++i) sums[i] += its[i];
+        add_values(backend_->read_row(products_, part).first(n), sums);
       }
     }
     const std::span<float> scores(sums.data(), n);
     if (mode_ == HeadMode::kCertified) bounds_[row].bound(first_row, scores);
     if (logit_scale_ != 1.0F) {
-      for (float& score : scores)
-        score *= logit_scale_;  // rounds as the kernel's, so no bound falls
+      // Rounds as the kernel's, so no bound falls.
+      for (float& score : scores) score *= logit_scale_;
     }
     bound_units(scores, kUnitRows,
                 unit_bounds_.subspan(std::size_t{row} * n_units_ + first_row / kUnitRows));
