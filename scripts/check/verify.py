@@ -389,7 +389,8 @@ def long_head_texts(runner):
     sketch = ["--head-sketch", texts]
     for name, arguments in {
             "smollm2": [*sketch, "--head-type", "f16", "--head-sketch-size", "32", smollm2()],
-            "smollm2-approx": [*sketch, "--head-sketch-size", "12", smollm2()],
+            "smollm2-approx": [*sketch, "--head-type", "f16", "--head-sketch-size", "12", smollm2()],
+            "smollm2-8bit": [*sketch, "--head-sketch-size", "20", smollm2()],
             "tales": [*sketch, "--head-type", "f16", "--head-sketch-size", "32",
                       os.path.join(ROOT, "models/tales-5M")]}.items():
         model = os.path.join(folder, f"head-{name}.qsf")

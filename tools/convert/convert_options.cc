@@ -321,9 +321,11 @@ void add_calibration_options(OptionParser& parser, ConvertOptions& options) {
       .type_name("TEXT")
       .group(kGroup);
   parser
-      .value("--head-sketch-size", options.head_sketch_percent,
-             "Its size in percent of the head's bytes, at most: 32 for --head certified of a run "
-             "and a head of 16 bits, 12 for approx; default: 32. With --random it needs no text")
+      .value(
+          "--head-sketch-size", options.head_sketch_percent,
+          "Its size in percent of the head's bytes, at most: for --head certified of a run 32 of "
+          "a head of 16 bits; for approx 12, and 20 of a head of 8 bits; default: 32. With "
+          "--random it needs no text")
       .type_name("PERCENT")
       .number_in(1.0, 60.0)
       .group(kGroup);
