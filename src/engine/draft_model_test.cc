@@ -185,10 +185,18 @@ TEST(DraftModelTest, LengthsChosenByTheClockChangeNoText) {
   const std::vector<Shown> expected = texts_with(step_options(1), nullptr).shown;
   EngineOptions options = step_options(1);
   options.speculation = SpeculationKind::kAuto;
-  for (const std::string& model : {kBundled, random_model()}) {
-    options.draft_model_path = model;
-    EXPECT_EQ(texts_with(options, nullptr).shown, expected);
+  options.draft_model_path = kBundled;
+  EXPECT_EQ(texts_with(options, nullptr).shown, expected);
+  // A small one seems to pay at first, but perhaps not on a busy machine.
+  constexpr int kMostTries = 50;
+  options.draft_model_path = random_model();
+  std::uint64_t n_drafted = 0;
+  for (int i = 0; i < kMostTries && n_drafted == 0; ++i) {
+    const ModelWork work = texts_with(options, nullptr);
+    EXPECT_EQ(work.shown, expected);
+    n_drafted = work.stats.model_drafted_tokens;
   }
+  EXPECT_GT(n_drafted, 0U);
 }
 
 TEST(DraftModelTest, AGrammarIsLeftOutOfDrafts) {
@@ -372,27 +380,9 @@ TEST(DraftModelTest, TakesPagesFromTheOldestSequence) {
 }
 
 TEST(DraftModelTest, ACancellationEndsATextWhereItDoesWithoutDrafts) {
-  for (const bool of_engine : {false, true}) {
-    const auto shown = [&](const EngineOptions& options) {
-      const std::unique_ptr<Engine> engine = open_bundled(options);
-      GenerateOptions of_member;
-      of_member.max_tokens = 60;
-      of_member.sampling.temperature = 0.0F;
-      Member member(*engine, kRepeated, of_member);
-      std::size_t n_tokens = 0;
-      member.on_text = [&] {
-        if (++n_tokens != 9) return;
-        of_engine ? engine->cancel() : member.generation->cancel();
-      };
-      Generation* const generation = member.generation.get();
-      bool failed = false;
-      while (!generation->finished() && !failed) {
-        failed = !engine->step({&generation, 1}).has_value();
-      }
-      EXPECT_EQ(failed, of_engine);
-      return member.text;
-    };
-    EXPECT_EQ(shown(drafting_by(kBundled, 15)), shown(step_options(1)));
+  for (const bool by_engine : {false, true}) {
+    const CancelledText expected = cancel_text(*open_bundled(step_options(1)), by_engine);
+    EXPECT_EQ(cancel_text(*open_bundled(drafting_by(kBundled, 15)), by_engine), expected);
   }
 }
 

@@ -12,7 +12,6 @@
 #include <functional>
 #include <memory>
 #include <string>
-#include <tuple>
 #include <vector>
 
 #include "base/testing/allocation_counter.h"
@@ -183,6 +182,7 @@ TEST(SpeculationTest, ATextIsTheSameWithAnyKvCacheAndAnyPlaceOfTheWeights) {
 }
 
 TEST(SpeculationTest, LengthsChosenByTheClockChangeNoText) {
+  constexpr int kMostTries = 50;
   Work work;
   const std::vector<Shown> expected = two_texts(step_options(1), nullptr, work);
   EngineOptions options = step_options(1);
@@ -190,7 +190,10 @@ TEST(SpeculationTest, LengthsChosenByTheClockChangeNoText) {
   for (const bool streamed : {false, true}) {
     if (streamed) options.ram_budget_bytes = smallest_budget(kBundled, options) + (4U << 20U);
     const std::uint64_t before = work.drafted;
-    EXPECT_EQ(two_texts(options, nullptr, work), expected);
+    // On a busy machine a pass with drafts may seem to take too long for all of a text.
+    for (int i = 0; i < kMostTries && work.drafted == before; ++i) {
+      EXPECT_EQ(two_texts(options, nullptr, work), expected);
+    }
     EXPECT_GT(work.drafted, before);
   }
 }
@@ -315,30 +318,10 @@ TEST(SpeculationTest, MembersWaitForPagesAsWithoutDrafts) {
 }
 
 TEST(SpeculationTest, ACancellationEndsATextWhereItDoesWithoutDrafts) {
-  for (const bool of_engine : {false, true}) {
-    const auto shown = [&](std::uint32_t n_drafts) {
-      const std::unique_ptr<Engine> engine = open_bundled(speculating(n_drafts));
-      GenerateOptions options;
-      options.max_tokens = 60;
-      options.sampling.temperature = 0.0F;
-      Member member(*engine, kRepeated, options);
-      std::size_t n_tokens = 0;
-      member.on_text = [&] {
-        if (++n_tokens != 9) return;
-        of_engine ? engine->cancel() : member.generation->cancel();
-      };
-      Generation* const generation = member.generation.get();
-      bool failed = false;
-      while (!generation->finished() && !failed)
-        failed = !engine->step({&generation, 1}).has_value();
-      EXPECT_EQ(failed, of_engine);
-      const auto tokens = member.session->tokens();
-      return std::tuple(member.text, n_tokens, std::vector<TokenId>(tokens.begin(), tokens.end()),
-                        member.session->n_computed());
-    };
-    const auto expected = shown(0);
-    EXPECT_EQ(std::get<1>(expected), 9U);
-    EXPECT_EQ(shown(15), expected);
+  for (const bool by_engine : {false, true}) {
+    const CancelledText expected = cancel_text(*open_bundled(speculating(0)), by_engine);
+    EXPECT_EQ(expected.n_shown, 9U);
+    EXPECT_EQ(cancel_text(*open_bundled(speculating(15)), by_engine), expected);
   }
 }
 

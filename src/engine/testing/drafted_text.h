@@ -94,6 +94,35 @@ inline Shown generate(Engine& engine, Session& session, std::string_view prompt,
   return shown;
 }
 
+// What a greedy text shows that its ninth token cancels, by itself or by its engine.
+struct CancelledText {
+  std::string text;
+  std::size_t n_shown = 0;
+  std::vector<TokenId> session;
+  std::size_t n_computed = 0;
+  bool operator==(const CancelledText&) const = default;
+};
+
+inline CancelledText cancel_text(Engine& engine, bool by_engine) {
+  GenerateOptions options;
+  options.max_tokens = 60;
+  options.sampling.temperature = 0.0F;
+  Member member(engine, kRepeated, options);
+  std::size_t n_shown = 0;
+  member.on_text = [&] {
+    if (++n_shown != 9) return;
+    by_engine ? engine.cancel() : member.generation->cancel();
+  };
+  Generation* const generation = member.generation.get();
+  bool failed = false;
+  while (!generation->finished() && !failed) {
+    failed = !engine.step({&generation, 1}).has_value();
+  }
+  EXPECT_EQ(failed, by_engine);
+  const auto tokens = member.session->tokens();
+  return {member.text, n_shown, {tokens.begin(), tokens.end()}, member.session->n_computed()};
+}
+
 }  // namespace qsf::testing_support
 
 #endif  // QSF_ENGINE_TESTING_DRAFTED_TEXT_H_
