@@ -64,7 +64,8 @@ KINDS = {0: "attn_q", 1: "attn_k", 2: "attn_v", 3: "attn_o", 4: "ffn_gate", 5: "
          96: "layer_embedding", 97: "layer_input", 98: "layer_input_norm", 99: "layer_input_gate",
          100: "layer_input_out", 101: "layer_input_post_norm", 102: "stream_in",
          103: "stream_out", 104: "stream_router", 105: "stream_predict", 106: "stream_correct",
-         107: "stream_scale", 108: "laurel_left", 109: "laurel_right"}
+         107: "stream_scale", 108: "laurel_left", 109: "laurel_right", 110: "mtp_projection",
+         111: "mtp_token_norm", 112: "mtp_hidden_norm"}
 COMPRESSIONS = {0: "none", 1: "lz4", 2: "lz4hc", 3: "zstd"}
 HEADER_FIELDS = [("architecture", 12, "I"), ("layers", 16, "I"), ("hidden", 20, "I"),
                  ("heads", 24, "I"), ("kv_heads", 28, "I"), ("vocabulary", 32, "I"),

@@ -516,6 +516,7 @@ Status decode_optional(const Metadata& m, ModelSpec& s) {
   QSF_ASSIGN_OR_RETURN(s.experts_beside_ffn, m.get_bool(keys::kExpertBesideFfn, false));
   QSF_ASSIGN_OR_RETURN(s.expert_hits, m.get_f32_array(keys::kExpertHits));
   QSF_ASSIGN_OR_RETURN(s.shared_ffn, m.get_u32(keys::kExpertSharedFfn, 0));
+  QSF_ASSIGN_OR_RETURN(s.mtp_block, m.get_bool(keys::kMtpBlock, false));
   QSF_ASSIGN_OR_RETURN(s.eos_ids, m.get_u32_array(keys::kEosIds));
   QSF_ASSIGN_OR_RETURN(s.chat_template, m.get_text(keys::kChatTemplate, ""));
   QSF_ASSIGN_OR_RETURN(s.quantiser, m.get_text(keys::kQuantiser, ""));
@@ -692,6 +693,7 @@ Metadata encode_spec_metadata(const ModelSpec& spec) {
   set_u32_unless(keys::kLatentKeyColumns, spec.latent_key_dim, 0);
   set_u32_unless(keys::kLatentValueColumns, spec.latent_value_dim, 0);
   set_f32_unless(keys::kLatentEpsilon, spec.latent_epsilon, 1e-6F);
+  if (spec.mtp_block) m.set_bool(keys::kMtpBlock, true, true);
   if (!spec.expert_hits.empty()) m.set_f32_array(keys::kExpertHits, spec.expert_hits);
   if (!spec.eos_ids.empty()) m.set_u32_array(keys::kEosIds, spec.eos_ids);
   set_text(keys::kChatTemplate, spec.chat_template);

@@ -210,6 +210,10 @@ struct ModelSpec {
   bool bidirectional = false;
   // The model was not trained to say a next token. Its head is formally tied.
   bool embeds_only = false;
+  // A block for multi-token prediction: rows are made of a token and of the row that another model
+  // has, behind its final norm, for the token before; logits are those of the token behind. Where
+  // the next row has no such row of the other model, it takes this one's behind its own final norm.
+  bool mtp_block = false;
 
   // Latent attention: keys and values of all heads are products of one row of latent_dim columns.
   // That row behind rope.dims rotated columns, which are part of every head's key, is the one KV

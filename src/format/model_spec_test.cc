@@ -44,6 +44,12 @@ ModelSpec int8_rows_spec() {
   return spec;
 }
 
+ModelSpec mtp_spec() {
+  ModelSpec spec = minimal_model().spec;
+  spec.mtp_block = true;
+  return spec;
+}
+
 ModelSpec experts_spec() {
   ModelSpec spec = full_model().spec;
   spec.expert_renormalised = true;
@@ -183,6 +189,7 @@ TEST(ModelSpecTest, SurvivesHeaderAndMetadata) {
                                 full_model().spec,
                                 longrope_model().spec,
                                 int8_rows_spec(),
+                                mtp_spec(),
                                 yarn_spec(),
                                 experts_spec(),
                                 sigmoid_spec(),
@@ -214,12 +221,13 @@ TEST(ModelSpecTest, SurvivesHeaderAndMetadata) {
 TEST(ModelSpecTest, TheSmallModelsUseEveryKey) {
   for (const std::string_view key : keys::kAll) {
     bool used = key == keys::kFileBytes;
-    for (const ModelSpec& spec :
-         {full_model().spec, types_model().spec, longrope_model().spec, int8_rows_spec(),
-          yarn_spec(), experts_spec(), sigmoid_spec(), sparsemixer_spec(), states_spec(),
-          scans_spec(), latent_spec(), delta_rules_spec(), shaped_spec(), beside_spec(),
-          chunks_spec(), bf16_biases_spec(), single_sublayers_spec(), embedding_spec(),
-          stream_spec()}) {
+    for (const ModelSpec& spec : {full_model().spec,  types_model().spec, longrope_model().spec,
+                                  int8_rows_spec(),   mtp_spec(),         yarn_spec(),
+                                  experts_spec(),     sigmoid_spec(),     sparsemixer_spec(),
+                                  states_spec(),      scans_spec(),       latent_spec(),
+                                  delta_rules_spec(), shaped_spec(),      beside_spec(),
+                                  chunks_spec(),      bf16_biases_spec(), single_sublayers_spec(),
+                                  embedding_spec(),   stream_spec()}) {
       used = used || encode_spec_metadata(spec).contains(key);
     }
     EXPECT_TRUE(used) << key;

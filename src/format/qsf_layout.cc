@@ -103,6 +103,9 @@ constexpr KindName kKindNames[] = {
     {TensorKind::kStreamScale, "stream_scale"},
     {TensorKind::kLaurelLeft, "laurel_left"},
     {TensorKind::kLaurelRight, "laurel_right"},
+    {TensorKind::kMtpProjection, "mtp_projection"},
+    {TensorKind::kMtpTokenNorm, "mtp_token_norm"},
+    {TensorKind::kMtpHiddenNorm, "mtp_hidden_norm"},
     {TensorKind::kLaurelNorm, "laurel_norm"},
 };
 

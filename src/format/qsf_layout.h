@@ -197,13 +197,17 @@ enum class TensorKind : std::uint32_t {
   kStreamScale = 107,  // of the first stream, before the gate of the layer's input
   kLaurelLeft = 108,   // beside attention, of few columns
   kLaurelRight = 109,
+  // Of a block for multi-token prediction, in its first layer.
+  kMtpProjection = 110,  // of the normed embedding and, behind it, the other model's normed row
+  kMtpTokenNorm = 111,   // of the embedding
+  kMtpHiddenNorm = 112,  // of that row
 };
 
 // Returns whether `code` is one of the kinds above.
 constexpr bool is_tensor_kind(std::uint32_t code) noexcept {
   return code <= 13 || (code >= 16 && code <= 43) || (code >= 48 && code <= 53) ||
          (code >= 56 && code <= 64) || (code >= 70 && code <= 76) || (code >= 80 && code <= 85) ||
-         (code >= 90 && code <= 109);
+         (code >= 90 && code <= 112);
 }
 // Returns a name such as "attn_q" or "final_norm_bias".
 std::string_view tensor_kind_name(TensorKind kind) noexcept;

@@ -73,6 +73,7 @@ inline constexpr const char* kMixerHeadsInTurn = "mixer.heads_in_turn";
 inline constexpr const char* kMixerLayers = "mixer.layers";
 inline constexpr const char* kMixerState = "mixer.state";
 inline constexpr const char* kMixerTaps = "mixer.taps";
+inline constexpr const char* kMtpBlock = "mtp.block";
 inline constexpr const char* kNormEpsilon = "norm.epsilon";
 inline constexpr const char* kNormStream = "norm.stream";
 inline constexpr const char* kQuantiser = "quantiser";
@@ -160,6 +161,7 @@ inline constexpr std::string_view kAll[] = {kArchitecture,
                                             kMixerLayers,
                                             kMixerState,
                                             kMixerTaps,
+                                            kMtpBlock,
                                             kNormEpsilon,
                                             kNormStream,
                                             kQuantiser,

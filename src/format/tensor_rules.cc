@@ -126,6 +126,7 @@ bool is_matrix(TensorKind kind) noexcept {
     case TensorKind::kStreamOut:
     case TensorKind::kLaurelLeft:
     case TensorKind::kLaurelRight:
+    case TensorKind::kMtpProjection:
     case TensorKind::kPositionEmbedding:
     case TensorKind::kHead: return true;
     default: return false;
@@ -162,6 +163,8 @@ bool is_stream_vector(TensorKind kind) noexcept {
     case TensorKind::kExpertPostNorm:
     case TensorKind::kStreamScale:
     case TensorKind::kLaurelNorm:
+    case TensorKind::kMtpTokenNorm:
+    case TensorKind::kMtpHiddenNorm:
     case TensorKind::kFinalNormBias: return true;
     default: return false;
   }
@@ -205,6 +208,7 @@ TensorShape tensor_shape(const ModelSpec& s, std::uint32_t layer, TensorKind kin
     case TensorKind::kStreamCorrect: return {1, s.n_streams * s.n_streams};
     case TensorKind::kLaurelLeft: return {s.laurel_dim, s.hidden};
     case TensorKind::kLaurelRight: return {s.hidden, s.laurel_dim};
+    case TensorKind::kMtpProjection: return {s.hidden, 2 * s.hidden};
     case TensorKind::kRouterBias:
     case TensorKind::kExpertScales:
     case TensorKind::kRouterCorrection: return {1, s.n_experts};
