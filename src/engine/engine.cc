@@ -356,7 +356,7 @@ Status Engine::normed_rows(std::span<const TokenId> tokens,
   QSF_RETURN_IF_ERROR(check_window(tokens, *impl_));
   QSF_RETURN_IF_ERROR(impl_->check_pass_of(tokens.size()));
   QSF_ASSIGN_OR_RETURN(const std::unique_ptr<Session> session, create_session());
-  const Decoder::NormedRows to = {
+  const NormedRows to = {
       .take =
           [](std::uint32_t /*row*/, std::span<const float> values, void* user) {
             (*static_cast<const FunctionRef<void(std::span<const float>)>*>(user))(values);

@@ -153,8 +153,7 @@ struct Engine::Impl {
                   std::uint32_t last, std::span<float> hidden);
 
   // Appends a pass of prompt rows, as Decoder::run_to_norm.
-  Status run_to_norm(SequenceId sequence, std::span<const TokenId> tokens,
-                     const Decoder::NormedRows& to);
+  Status run_to_norm(SequenceId sequence, std::span<const TokenId> tokens, const NormedRows& to);
 
   // Returns the most slots, n_slots at most, that a sequence can be truncated to: all slots that
   // the next row attends to must be held.

@@ -377,7 +377,7 @@ Status Engine::Impl::run_part(SequenceId sequence, std::span<const TokenId> toke
 }
 
 Status Engine::Impl::run_to_norm(SequenceId sequence, std::span<const TokenId> tokens,
-                                 const Decoder::NormedRows& to) {
+                                 const NormedRows& to) {
   return run_headless(sequence, tokens,
                       [&](const Pass& pass) { return decoder->run_to_norm(pass, to); });
 }

@@ -376,6 +376,13 @@ void add_streams(const ModelSpec& spec, std::uint32_t layer, std::vector<TensorR
   rules.push_back({TensorKind::kLaurelNorm, 1, spec.hidden, true});
 }
 
+// What makes rows of a token and of another model's row.
+void add_mtp(const ModelSpec& spec, std::vector<TensorRule>& rules) {
+  rules.push_back({TensorKind::kMtpProjection, spec.hidden, 2 * spec.hidden, true});
+  rules.push_back({TensorKind::kMtpTokenNorm, 1, spec.hidden, true});
+  rules.push_back({TensorKind::kMtpHiddenNorm, 1, spec.hidden, true});
+}
+
 void add_attention_norms(const Architecture& architecture, const AttentionShape& shape,
                          std::vector<TensorRule>& rules) {
   if (architecture.head_norms || architecture.some_head_norms) {
@@ -469,6 +476,13 @@ Status check_supported(const ModelSpec& spec) {
   if (spec.weighs_expert_inputs && (spec.residual_scale != 1.0F || spec.expert_scale != 1.0F)) {
     return unsupported_feature("weighed inputs of experts and scaled residuals or weights");
   }
+  if (spec.mtp_block &&
+      (spec.has_state() || spec.has_streams() || spec.layer_input_dim != 0 || spec.parallel_block ||
+       spec.embeds_only || spec.positions == PositionEncoding::kLearned)) {
+    return unsupported_feature(
+        "multi-token prediction and layers with a state, residual streams, inputs of each layer, "
+        "parallel blocks or learned positions");
+  }
   QSF_RETURN_IF_ERROR(check_stream_norms(spec, *find_architecture(spec.architecture)));
   if (spec.residual_scale != 1.0F && find_architecture(spec.architecture)->post_norms) {
     return unsupported_feature("scaled residuals and norms behind the sublayers");
@@ -558,6 +572,7 @@ std::vector<TensorRule> layer_rules(const ModelSpec& spec, std::uint32_t layer) 
   if (architecture.layer_scale) rules.push_back({TensorKind::kLayerScale, 1, 1, true});
   if (spec.layer_input_dim != 0) add_layer_input(spec, rules);
   if (spec.has_streams()) add_streams(spec, layer, rules);
+  if (spec.mtp_block && layer == 0) add_mtp(spec, rules);
   if (!spec.owns_kv(layer)) {
     std::erase_if(rules, [](const TensorRule& rule) { return rule.kind == TensorKind::kKNorm; });
   }

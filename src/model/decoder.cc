@@ -123,6 +123,7 @@ std::vector<NamedShape> named_shapes(const ModelSpec& spec, std::uint32_t max_ro
     add(&DecoderBuffers::rates, "rates", max_rows, spec.mixer_heads);
     add(&DecoderBuffers::time_steps, "time_steps", max_rows, spec.mixer_heads);
   }
+  if (spec.mtp_block) add(&DecoderBuffers::mtp_rows, "mtp_rows", max_rows, 2 * spec.hidden);
   if (options.rope_reindex) add(&DecoderBuffers::q_sinks, "q_sinks", max_rows, spec.q_dim());
   if (options.max_adapter_rank != 0) {
     add(&DecoderBuffers::low_rank, "low_rank", max_rows, kMaxProducts * options.max_adapter_rank);
@@ -152,8 +153,9 @@ DecoderBuffers Decoder::name_buffers(const ModelSpec& spec, std::span<const Buff
 
 std::uint32_t Decoder::max_product_cols(const ModelSpec& spec) {
   const std::uint32_t mixer_out = spec.has_state() ? spec.mixer_out() : 0;
-  const std::uint32_t widest = std::max({spec.hidden, spec.q_dim(), spec.widest_ffn(), mixer_out,
-                                         spec.layer_input_dim, spec.laurel_dim});
+  const std::uint32_t widest =
+      std::max({spec.hidden, spec.q_dim(), spec.widest_ffn(), mixer_out, spec.layer_input_dim,
+                spec.laurel_dim, spec.mtp_block ? 2 * spec.hidden : 0});
   if (!spec.has_latent()) return widest;
   return std::max({widest, spec.latent_query_dim, spec.n_heads * spec.value_dim(),
                    part_columns(spec.n_heads, spec.latent_key_dim),
@@ -227,7 +229,10 @@ Status Decoder::run(const Pass& pass) {
   Status status = embed(pass);
   if (status.ok()) status = run_layers(pass, 0, spec_.n_layers);
   if (status.ok()) status = head(pass);
-  return end(std::move(status));
+  if (status.ok() && pass.normed.take != nullptr) norm_rows();
+  QSF_RETURN_IF_ERROR(end(std::move(status)));
+  if (pass.normed.take != nullptr) hand_out(pass.normed);
+  return ok_status();
 }
 
 Status Decoder::run_part(const Pass& pass, std::uint32_t first, std::uint32_t last,
@@ -259,13 +264,9 @@ Status Decoder::run_to_norm(const Pass& pass, const NormedRows& to) {
   begin(pass, 0, spec_.n_layers);
   Status status = embed(pass);
   if (status.ok()) status = run_layers(pass, 0, spec_.n_layers);
-  if (status.ok()) {
-    norm(buffers_.hidden, buffers_.normed, weights_.final_norm, weights_.final_norm_bias);
-  }
+  if (status.ok()) norm_rows();
   QSF_RETURN_IF_ERROR(end(std::move(status)));
-  for (std::uint32_t i = 0; i < counts_.n_rows; ++i) {
-    to.take(i, backend_.read_row(buffers_.normed, i), to.user);
-  }
+  hand_out(to);
   return ok_status();
 }
 
@@ -361,7 +362,7 @@ Status Decoder::embed(const Pass& pass) {
   if (!weights_.embedding_norm.empty()) {
     norm(buffers_.hidden, buffers_.hidden, weights_.embedding_norm, weights_.embedding_norm_bias);
   }
-  return ok_status();
+  return spec_.mtp_block ? join_rows(pass) : ok_status();
 }
 
 Status Decoder::run_layers(const Pass& pass, std::uint32_t first, std::uint32_t last) {
@@ -404,7 +405,7 @@ Status Decoder::run_layer(const Pass& pass, std::uint32_t layer) {
       QSF_RETURN_IF_ERROR(
           mix(pass, w, layer, normed(buffers_.normed, w.attn_norm, w.attn_norm_bias)));
     }
-    if (!spec_.has_ffn(layer)) return ok_status();
+    if (!spec_.has_ffn(layer) || ends_with_keys(pass, layer)) return ok_status();
     return ffn(pass, w, normed(buffers_.normed, w.ffn_norm, w.ffn_norm_bias));
   }
   const Buffer in = normed(buffers_.normed, w.attn_norm, w.attn_norm_bias);
@@ -464,6 +465,7 @@ Status Decoder::attention(const Pass& pass, const LayerWeights& w, std::uint32_t
   if (rope != LayerRope::kNone) {
     rotate(rope == LayerRope::kLocal ? 1 : 0, owns_kv ? shape.n_kv_heads : 0);
   }
+  if (ends_with_keys(pass, layer)) return store_keys(layer);
   attend(w, layer);
   if (!w.attn_sub_norm.empty()) norm(buffers_.attended, buffers_.attended, w.attn_sub_norm, {});
   if (gated) {

@@ -77,6 +77,13 @@ struct DecoderBuffers {
   Buffer time_steps;    // [rows, mixer_heads]
   Buffer q_sinks;       // [rows, q_dim]     under PassLimits::rope_reindex
   Buffer low_rank;      // [rows, kMaxProducts * max_adapter_rank]  with adapters
+  Buffer mtp_rows;      // [rows, 2 * hidden]  of a block for multi-token prediction
+};
+
+// Receives rows of a pass: the residual stream behind all layers and the final norm.
+struct NormedRows {
+  void (*take)(std::uint32_t row, std::span<const float> values, void* user) = nullptr;
+  void* user = nullptr;
 };
 
 // One pass: rows in the order prompt, then generated and drafted.
@@ -87,6 +94,11 @@ struct Pass {
   LogitsSink* sink = nullptr;  // receives the logits of rows with wants_output; may be null
   void (*on_layer)(std::uint32_t n_layers_done, void* user) = nullptr;  // after every layer
   void* on_layer_user = nullptr;
+  NormedRows normed = {};  // of run(): receives every row; take may be null
+  // [rows, hidden], of a block for multi-token prediction: the other model's rows behind its final
+  // norm
+  std::span<const float> hidden = {};
+  bool keys_alone = false;  // of the last layer the keys and values alone are of use
 };
 
 class Decoder {
@@ -129,14 +141,10 @@ class Decoder {
 
   // Runs a pass from tokens to logits. Allocates nothing. When it returns, with or without an
   // error, all that it submitted is complete.
+  // Requires  pass.hidden where the model is a block for multi-token prediction
   // Fails  kCancelled; kCorrupt or kIo from the pager; as Backend::status()
   Status run(const Pass& pass);
 
-  // Receives rows of a pass: the residual stream behind all layers and the final norm.
-  struct NormedRows {
-    void (*take)(std::uint32_t row, std::span<const float> values, void* user) = nullptr;
-    void* user = nullptr;
-  };
   // Runs a pass from tokens to the final norm, without the head, and hands out every row of it.
   // Requires  no sink
   // Fails     as run
@@ -207,6 +215,13 @@ class Decoder {
                          std::span<double> out);
   Status look_up_layer_inputs(const Pass& pass);
   Status add_layer_input(const Pass& pass, const LayerWeights& w, std::uint32_t layer);
+  Status join_rows(const Pass& pass);
+  bool ends_with_keys(const Pass& pass, std::uint32_t layer) const noexcept {
+    return pass.keys_alone && layer + 1 == last_layer_;
+  }
+  Status store_keys(std::uint32_t layer);
+  void norm_rows();
+  void hand_out(const NormedRows& to);
   Status expand_streams(const Pass& pass);
   Status run_stream_layer(const Pass& pass, std::uint32_t layer);
   Status add_laurel(const Pass& pass, const LayerWeights& w);

@@ -49,6 +49,7 @@ Status Decoder::latent_attention(const Pass& pass, const LayerWeights& w, std::u
                                       .out_stride = spec_.head_dim}));
   if (spec_.scales_queries(layer)) backend_.scale_rows(buffers_.q, query_scales_);
   rotate(0, spec_.n_kv_heads);
+  if (ends_with_keys(pass, layer)) return store_keys(layer);
   attend(w, layer);
   backend_.copy_parts({buffers_.attended, n_rope, spec_.head_dim},
                       {buffers_.latent_parts, 0, part_stride(n_latent)}, n_heads, n_latent);

@@ -200,6 +200,9 @@ LayerWeights bind_layer(const SectionBinder& section, std::uint32_t n_experts) {
   layer.dense_post_norm = section.vector(TensorKind::kDensePostNorm);
   layer.expert_post_norm = section.vector(TensorKind::kExpertPostNorm);
   layer.expert_scales = section.vector(TensorKind::kExpertScales);
+  layer.mtp_projection = section.matrix(TensorKind::kMtpProjection);
+  layer.mtp_token_norm = section.vector(TensorKind::kMtpTokenNorm);
+  layer.mtp_hidden_norm = section.vector(TensorKind::kMtpHiddenNorm);
   layer.gate_bias = section.vector(TensorKind::kFfnGateBias);
   layer.up_bias = section.vector(TensorKind::kFfnUpBias);
   layer.down_bias = section.vector(TensorKind::kFfnDownBias);

@@ -71,6 +71,9 @@ struct LayerWeights {
   // Where experts stand beside an FFN: before the router and the experts, behind FFN and experts.
   std::span<const float> router_norm, expert_norm, dense_post_norm, expert_post_norm;
   std::span<const float> expert_scales;  // [experts]
+  // Of a block for multi-token prediction, in its first layer.
+  MatrixRef mtp_projection;
+  std::span<const float> mtp_token_norm, mtp_hidden_norm;
 };
 
 // Checks from the directories alone that a file holds what its architecture needs.

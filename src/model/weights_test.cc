@@ -9,6 +9,7 @@
 
 #include <initializer_list>
 #include <string>
+#include <utility>
 
 #include "base/testing/temporary_path.h"
 #include "model/testing/naive_model.h"
@@ -37,9 +38,19 @@ ModelSpec command_r() {
   return s;
 }
 
+ModelSpec mtp_block() {
+  ModelSpec s = command_r();
+  s.architecture = "llama";
+  s.norm = NormType::kRmsNorm;
+  s.parallel_block = false;
+  s.mtp_block = true;
+  return s;
+}
+
 // Returns what is wrong with a file without these tensors, empty for nothing.
-std::string fault_without(std::initializer_list<TensorKind> kinds) {
-  NaiveModel model(command_r(), 3);
+std::string fault_without(std::initializer_list<TensorKind> kinds,
+                          const ModelSpec& spec = command_r()) {
+  NaiveModel model(spec, 3);
   for (const TensorKind kind : kinds) model.leave_out(kind);
   const std::string path = testing_support::temporary_path("weights_test.qsf");
   EXPECT_TRUE(model.write(path).ok());
@@ -60,6 +71,19 @@ TEST(CheckTensorsTest, NormsOfQueriesAndKeysComeTogetherOrNotAtAll) {
 TEST(CheckTensorsTest, WhatAnArchitectureNeedsIsThere) {
   EXPECT_THAT(fault_without({TensorKind::kAttnNorm}),
               HasSubstr("tensor attn_norm is missing; architecture command-r needs it"));
+}
+
+TEST(CheckTensorsTest, ABlockForFurtherTokensJoinsRowsInItsFirstLayer) {
+  EXPECT_EQ(fault_without({}, mtp_block()), "");
+  for (const auto& [kind, name] : {std::pair(TensorKind::kMtpProjection, "mtp_projection"),
+                                   std::pair(TensorKind::kMtpTokenNorm, "mtp_token_norm"),
+                                   std::pair(TensorKind::kMtpHiddenNorm, "mtp_hidden_norm")}) {
+    EXPECT_THAT(fault_without({kind}, mtp_block()),
+                HasSubstr("layer 0: tensor " + std::string(name) + " is missing"));
+  }
+  ModelSpec parallel = mtp_block();
+  parallel.parallel_block = true;
+  EXPECT_THAT(fault_without({}, parallel), HasSubstr("cannot run a model with multi-token"));
 }
 
 }  // namespace
