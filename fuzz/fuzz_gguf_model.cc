@@ -44,15 +44,11 @@ void read_tensor(const qsf::GgufModel& model, qsf::SectionKind section, std::uin
   }
 }
 
-}  // namespace
-
-extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t n_bytes);
-
-extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t n_bytes) {
+void read_model(qsf::ByteSpan file, qsf::ModelPart part) {
   using namespace qsf;
-  MemoryFileOps ops(std::as_bytes(std::span(data, n_bytes)));
-  const auto opened = GgufModel::open("model.gguf", I2sLayout::kAuto, ops);
-  if (!opened) return 0;
+  MemoryFileOps ops(file);
+  const auto opened = GgufModel::open("model.gguf", I2sLayout::kAuto, ops, part);
+  if (!opened) return;
   const GgufModel& model = **opened;
   // Whatever is accepted is a specification that the writer takes.
   if (!validate(model.spec()).ok()) std::abort();
@@ -65,5 +61,16 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t n_by
     read_section(SectionKind::kLayer, layer);
   }
   read_section(SectionKind::kFinal, 0);
+}
+
+}  // namespace
+
+extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t n_bytes);
+
+extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t n_bytes) {
+  const qsf::ByteSpan file = std::as_bytes(std::span(data, n_bytes));
+  for (const qsf::ModelPart part : {qsf::ModelPart::kModel, qsf::ModelPart::kMtpBlock}) {
+    read_model(file, part);
+  }
   return 0;
 }

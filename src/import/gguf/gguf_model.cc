@@ -70,9 +70,36 @@ class GgufModelMapper {
       QSF_RETURN_IF_ERROR(map_experts(model_.sections_[1 + layer], layer));
     }
     QSF_RETURN_IF_ERROR(map_section(model_.sections_.back(), 0, table_.final));
-    QSF_RETURN_IF_ERROR(map_head());
+    QSF_RETURN_IF_ERROR(map_head("output.weight"));
     for (const GgufFile::Entry* scales : model_.i2s_scales_) mark_used(scales);
     return check_all_used();
+  }
+
+  // The block behind so many layers. Files may leave out its embedding, head and last norm, which
+  // then are the model's.
+  Status map_block(std::uint32_t n_layers) {
+    static constexpr TensorPlace kJoining[] = {{TensorKind::kMtpProjection, ""},
+                                               {TensorKind::kMtpTokenNorm, ""},
+                                               {TensorKind::kMtpHiddenNorm, ""}};
+    first_block_ = n_layers;
+    const std::string at = "blk." + std::to_string(n_layers) + ".nextn.";
+    const auto either = [&](const char* own, const char* of_model) {
+      const std::string name = at + own;
+      return is_there(name) ? name : std::string(of_model);
+    };
+    const ModelSpec& s = spec();
+    model_.sections_.resize(3);
+    QSF_RETURN_IF_ERROR(
+        map_found(model_.sections_.front(), 0, {TensorKind::kTokenEmbedding, ""}, 0,
+                  {either("embed_tokens.weight", "token_embd.weight"), 0, s.n_vocab}));
+    GgufModel::Section& layer = model_.sections_[1];
+    QSF_RETURN_IF_ERROR(map_section(layer, 0, kJoining));
+    QSF_RETURN_IF_ERROR(map_section(layer, 0, table_.places_of(s, 0)));
+    if (s.has_experts(0)) QSF_RETURN_IF_ERROR(map_experts(layer, 0));
+    QSF_RETURN_IF_ERROR(
+        map_found(model_.sections_.back(), 0, {TensorKind::kFinalNorm, ""}, 0,
+                  {either("shared_head_norm.weight", "output_norm.weight"), 0, s.hidden}));
+    return map_head(either("shared_head_head.weight", "output.weight"));
   }
 
  private:
@@ -92,6 +119,13 @@ class GgufModelMapper {
   ModelSpec& spec() noexcept { return model_.spec_; }
   bool is_there(const std::string& name) const { return model_.file_.find(name) != nullptr; }
 
+  std::string block_name(std::uint32_t layer) const {
+    return "blk." + std::to_string(first_block_ + layer) + ".";
+  }
+  std::string name_of(TensorKind kind, std::uint32_t layer) const {
+    return gguf_tensor_name(architecture_, kind, first_block_ + layer);
+  }
+
   // The rows of ours in a stored tensor that has others between them; nothing where all are alike.
   std::optional<RowRuns> runs_of(TensorKind kind) {
     const bool queries = kind == TensorKind::kAttnQ || kind == TensorKind::kAttnGate;
@@ -102,13 +136,13 @@ class GgufModelMapper {
   }
 
   Found locate(TensorKind kind, std::uint32_t layer, std::uint64_t n_outputs) {
-    Found found{gguf_tensor_name(architecture_, kind, layer), 0, n_outputs};
+    Found found{name_of(kind, layer), 0, n_outputs};
     if (const auto runs = runs_of(kind)) {
       return {found.name, runs->first, runs->n_stored, 1, false, runs->run, runs->step};
     }
     const std::uint64_t n_heads = spec().n_heads;
     if (kind == TensorKind::kLatentKeys || kind == TensorKind::kLatentValues) {
-      const std::string both = "blk." + std::to_string(layer) + ".attn_kv_b.weight";
+      const std::string both = block_name(layer) + "attn_kv_b.weight";
       if (is_there(found.name) || !is_there(both)) {
         return {found.name, 0, n_outputs / n_heads, n_heads};
       }
@@ -116,7 +150,7 @@ class GgufModelMapper {
       return {both, 0, n_heads * of_head, 1, true};
     }
     const auto part = attention_part(kind);
-    const std::string at = "blk." + std::to_string(layer) + ".";
+    const std::string at = block_name(layer);
     if (part && !is_there(found.name)) {
       const std::string fused = at + (is_matrix(kind) ? "attn_qkv.weight" : "attn_qkv.bias");
       const std::uint64_t q = spec().q_dim();
@@ -205,11 +239,11 @@ class GgufModelMapper {
   Found locate_expert(TensorKind kind, std::uint32_t layer, std::uint32_t expert) {
     const TensorShape shape = tensor_shape(spec(), layer, kind);
     const std::uint64_t n = is_matrix(kind) ? shape.rows : shape.cols;
-    const std::string stacked = gguf_tensor_name(architecture_, kind, layer);
+    const std::string stacked = name_of(kind, layer);
     const std::string single =
         stacked.substr(0, stacked.rfind("_exps")) + "." + std::to_string(expert) + ".weight";
     if (is_matrix(kind) && !is_there(stacked) && is_there(single)) return {single, 0, n};
-    const std::string fused = "blk." + std::to_string(layer) + ".ffn_gate_up_exps.weight";
+    const std::string fused = block_name(layer) + "ffn_gate_up_exps.weight";
     const bool gate = kind == TensorKind::kExpertGate;
     if ((gate || kind == TensorKind::kExpertUp) && !is_there(stacked) && is_there(fused)) {
       return {fused, (2 * expert + (gate ? 0U : 1U)) * n, 2 * n, spec().n_experts};
@@ -367,9 +401,9 @@ class GgufModelMapper {
   }
 
   // A head that equals the embedding is tied: the same bytes, once.
-  Status map_head() {
+  Status map_head(const std::string& name) {
     GgufModel::Section& last = model_.sections_.back();
-    const GgufFile::Entry* head = model_.file_.find("output.weight");
+    const GgufFile::Entry* head = model_.file_.find(name);
     spec().tied_head = head == nullptr;
     if (head == nullptr && architecture_.own_head) {
       return unsupported(
@@ -379,7 +413,8 @@ class GgufModelMapper {
     }
     if (head != nullptr) {
       const Place& embedding = model_.sections_.front().places[0];
-      QSF_RETURN_IF_ERROR(map_tensor(last, 0, {TensorKind::kHead, ""}));
+      QSF_RETURN_IF_ERROR(
+          map_found(last, 0, {TensorKind::kHead, ""}, 0, {name, 0, spec().n_vocab}));
       if (last.places.back().scale == embedding.scale) {
         QSF_ASSIGN_OR_RETURN(spec().tied_head, equal_bytes(*head, *embedding.stored));
       }
@@ -456,6 +491,7 @@ class GgufModelMapper {
   const GgufArchitecture& architecture_;
   const TensorTable& table_;
   std::vector<bool> used_;
+  std::uint32_t first_block_ = 0;  // whose tensors are those of layer 0
 };
 
 // Detects Microsoft's layout by the dead channels of the layers; nothing when no layer is
@@ -538,7 +574,7 @@ Status GgufModel::open_i2s(I2sLayout layout) {
 }
 
 Result<std::unique_ptr<GgufModel>> GgufModel::open(const std::string& path, I2sLayout layout,
-                                                   FileOps& ops) {
+                                                   FileOps& ops, ModelPart part) {
   QSF_ASSIGN_OR_RETURN(GgufFile file, GgufFile::open(path, ops));
   std::unique_ptr<GgufModel> model(new GgufModel(std::move(file)));
   const auto open = [&]() -> Status {
@@ -552,7 +588,18 @@ Result<std::unique_ptr<GgufModel>> GgufModel::open(const std::string& path, I2sL
     }
     QSF_RETURN_IF_ERROR(validate(model->spec_));
     QSF_RETURN_IF_ERROR(model->open_i2s(layout));
-    QSF_RETURN_IF_ERROR(GgufModelMapper(*model, *architecture).map());
+    GgufModelMapper mapper(*model, *architecture);
+    if (part == ModelPart::kMtpBlock) {
+      const std::uint32_t n_layers = model->spec_.n_layers;
+      QSF_ASSIGN_OR_RETURN(const auto n_blocks,
+                           model->file_.keys().get_unsigned(std::string(architecture->name) +
+                                                            ".nextn_predict_layers"));
+      QSF_ASSIGN_OR_RETURN(model->spec_,
+                           mtp_block_spec(model->spec_, n_blocks.value_or(0) == 0 ? 0 : 1));
+      QSF_RETURN_IF_ERROR(mapper.map_block(n_layers));
+    } else {
+      QSF_RETURN_IF_ERROR(mapper.map());
+    }
     model->read_vocabulary();
     QSF_ASSIGN_OR_RETURN(const auto chat,
                          model->file_.keys().get_string("tokenizer.chat_template"));
@@ -560,7 +607,7 @@ Result<std::unique_ptr<GgufModel>> GgufModel::open(const std::string& path, I2sL
       return corrupt("GGUF: tokenizer.chat_template: %zu bytes, expected at most %zu", chat->size(),
                      kMaxGgufTemplateBytes);
     }
-    model->spec_.chat_template = chat.value_or("");
+    if (part == ModelPart::kModel) model->spec_.chat_template = chat.value_or("");
     return validate(model->spec_);
   };
   Status status = open();

@@ -22,6 +22,7 @@
 #include "import/gguf/i2s_decoder.h"
 #include "import/gguf/i2s_flavor.h"
 #include "import/model_source.h"
+#include "import/mtp_block.h"
 #include "tokenizer/tokenizer_data.h"
 
 namespace qsf {
@@ -29,7 +30,7 @@ namespace qsf {
 class GgufModel final : public ModelSource {
  public:
   // Opens a file, or all parts of a model, and checks that exactly the tensors of its architecture
-  // are there.
+  // are there; of a block for multi-token prediction, that it is.
   // `layout` names the layout of I2_S tensors; kAuto detects it.
   // Requires  `ops` outlives the model
   // Fails     as GgufFile::open; kCorrupt on a missing or unexpected tensor or a shape that
@@ -37,7 +38,8 @@ class GgufModel final : public ModelSource {
   //           type that this version does not read. Messages begin with the file's name
   static Result<std::unique_ptr<GgufModel>> open(const std::string& path,
                                                  I2sLayout layout = I2sLayout::kAuto,
-                                                 FileOps& ops = system_file_ops());
+                                                 FileOps& ops = system_file_ops(),
+                                                 ModelPart part = ModelPart::kModel);
 
   const ModelSpec& spec() const noexcept override { return spec_; }
   std::span<const SourceTensor> tensors(SectionKind section,

@@ -101,6 +101,33 @@ class HfModelMapper {
     return check_all_used();
   }
 
+  // The block behind so many layers. Files may leave out its embedding and head, which then are the
+  // model's.
+  Status map_block(std::uint32_t n_layers) {
+    static constexpr TensorPlace kJoining[] = {
+        {TensorKind::kMtpProjection, "eh_proj.weight"},
+        {TensorKind::kMtpTokenNorm, "enorm.weight"},
+        {TensorKind::kMtpHiddenNorm, "hnorm.weight"},
+    };
+    find_prefix();
+    model_.sections_.resize(3);
+    layers_ = prefix_ + std::string(table_.layer_prefix);
+    const std::string at = layers_ + std::to_string(n_layers) + ".";
+    const std::string embedding = at + "embed_tokens.weight";
+    const TensorPlace& of_model = table_.embedding.front();
+    QSF_RETURN_IF_ERROR(map_tensor(
+        model_.sections_.front(), 0,
+        is_there(embedding) ? embedding : prefix_ + std::string(of_model.name), of_model));
+    HfModel::Section& layer = model_.sections_[1];
+    QSF_RETURN_IF_ERROR(map_section(layer, at, kJoining));
+    QSF_RETURN_IF_ERROR(map_section(layer, at, table_.places_of(spec(), 0)));
+    if (spec().has_experts(0)) QSF_RETURN_IF_ERROR(map_experts(layer, 0, at));
+    QSF_RETURN_IF_ERROR(map_tensor(model_.sections_.back(), 0, at + "shared_head.norm.weight",
+                                   {TensorKind::kFinalNorm, ""}));
+    own_head_ = at + "shared_head.head.weight";
+    return map_head();
+  }
+
  private:
   using Place = HfModel::Place;
 
@@ -461,6 +488,7 @@ class HfModelMapper {
   }
 
   std::string head_name() const {
+    if (!own_head_.empty() && is_there(own_head_)) return own_head_;
     const std::string name(table_.head);
     for (const std::string& other : {"language_model." + name, std::string("lm_head.weight")}) {
       if (!is_there(name) && is_there(other)) return other;
@@ -590,10 +618,12 @@ class HfModelMapper {
   const TensorTable& table_;
   std::vector<bool> used_;
   std::string prefix_;
-  std::string layers_;  // what names of tensors of layers have before the layer's number
+  std::string layers_;    // what names of tensors of layers have before the layer's number
+  std::string own_head_;  // of a block, in files that have it
 };
 
-Result<std::unique_ptr<HfModel>> HfModel::open(const std::string& folder, FileOps& ops) {
+Result<std::unique_ptr<HfModel>> HfModel::open(const std::string& folder, FileOps& ops,
+                                               ModelPart part) {
   QSF_ASSIGN_OR_RETURN(HfConfig config, read_hf_config(folder, ops));
   QSF_ASSIGN_OR_RETURN(std::unique_ptr<Checkpoint> weights, open_checkpoint(folder, ops));
   // One layer has at least three tensors, so a configuration cannot make sections without end.
@@ -601,8 +631,16 @@ Result<std::unique_ptr<HfModel>> HfModel::open(const std::string& folder, FileOp
     return corrupt("%s: %zu tensors for %u layers; the weights do not belong to config.json",
                    folder.c_str(), weights->tensors().size(), config.spec.n_layers);
   }
+  const std::uint32_t n_layers = config.spec.n_layers;
+  if (part == ModelPart::kMtpBlock) {
+    auto block = mtp_block_spec(config.spec, config.n_mtp_layers);
+    if (!block) return std::move(block).error().with_context(folder);
+    config.spec = std::move(*block);
+  }
   std::unique_ptr<HfModel> model(new HfModel(folder, std::move(config), std::move(weights)));
-  QSF_RETURN_IF_ERROR(HfModelMapper(*model).map().with_context(folder));
+  HfModelMapper mapper(*model);
+  Status mapped = part == ModelPart::kMtpBlock ? mapper.map_block(n_layers) : mapper.map();
+  QSF_RETURN_IF_ERROR(std::move(mapped).with_context(folder));
   QSF_RETURN_IF_ERROR(model->map_dense(ops));
   return model;
 }

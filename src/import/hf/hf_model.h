@@ -20,17 +20,21 @@
 #include "import/checkpoint.h"
 #include "import/hf/hf_config.h"
 #include "import/model_source.h"
+#include "import/mtp_block.h"
 
 namespace qsf {
 
 class HfModel final : public ModelSource {
  public:
-  // Opens a folder and checks that it has exactly the tensors of its configuration.
+  // Opens a folder and checks that it has exactly the tensors of its configuration; of a part, that
+  // it has these.
   // Requires  `ops` outlives the model
   // Fails     as read_hf_config and open_checkpoint; kCorrupt on a missing or unexpected
-  //           tensor or a shape that disagrees with the configuration, kUnsupported on a dtype
+  //           tensor or a shape that disagrees with the configuration, kUnsupported on a dtype; as
+  //           mtp_block_spec
   static Result<std::unique_ptr<HfModel>> open(const std::string& folder,
-                                               FileOps& ops = system_file_ops());
+                                               FileOps& ops = system_file_ops(),
+                                               ModelPart part = ModelPart::kModel);
 
   const ModelSpec& spec() const noexcept override { return config_.spec; }
   std::span<const SourceTensor> tensors(SectionKind section,
