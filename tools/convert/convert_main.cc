@@ -109,8 +109,14 @@ struct Input {
   qsf::MergedModel* merged = nullptr;  // what of `model` has adapters; null: nothing
 };
 
-qsf::Result<Input> open_folder(const std::string& folder) {
-  QSF_ASSIGN_OR_RETURN(auto model, qsf::HfModel::open(folder));
+qsf::ModelPart part_of(const ConvertOptions& options) {
+  return options.mtp ? qsf::ModelPart::kMtpBlock : qsf::ModelPart::kModel;
+}
+
+qsf::Result<Input> open_folder(const ConvertOptions& options) {
+  const std::string& folder = options.input;
+  QSF_ASSIGN_OR_RETURN(auto model,
+                       qsf::HfModel::open(folder, qsf::system_file_ops(), part_of(options)));
   for (const std::string& warning : model->warnings())
     print_error(program_name(), "warning: " + warning);
   QSF_ASSIGN_OR_RETURN(std::vector<std::byte> tokenizer,
@@ -121,8 +127,10 @@ qsf::Result<Input> open_folder(const std::string& folder) {
                ternary ? qsf::QuantPreset::kKeep : qsf::QuantPreset(qsf::QuantType::kQ4)};
 }
 
-qsf::Result<Input> open_gguf(const std::string& path, qsf::I2sLayout i2s_layout) {
-  QSF_ASSIGN_OR_RETURN(auto model, qsf::GgufModel::open(path, i2s_layout));
+qsf::Result<Input> open_gguf(const ConvertOptions& options) {
+  const std::string& path = options.input;
+  QSF_ASSIGN_OR_RETURN(auto model, qsf::GgufModel::open(path, options.i2s_layout,
+                                                        qsf::system_file_ops(), part_of(options)));
   for (const std::string& warning : model->warnings())
     print_error(program_name(), "warning: " + warning);
   const auto& data = model->tokenizer();
@@ -201,9 +209,8 @@ qsf::Status check_files(const ConvertOptions& options) {
 
 qsf::Result<Input> open_input(const ConvertOptions& options) {
   std::error_code ignored;
-  QSF_ASSIGN_OR_RETURN(Input input, fs::is_directory(options.input, ignored)
-                                        ? open_folder(options.input)
-                                        : open_gguf(options.input, options.i2s_layout));
+  QSF_ASSIGN_OR_RETURN(Input input, fs::is_directory(options.input, ignored) ? open_folder(options)
+                                                                             : open_gguf(options));
   if (input.tokenizer.empty()) {
     print_error(program_name(), "warning: " + options.input +
                                     ": no tokenizer; the file will take and give token ids only");

@@ -137,6 +137,7 @@ void note_model_options(const OptionParser& parser, ConvertOptions& options) {
                              "--ternary-packing",
                              "--for",
                              "--int8-rows",
+                             "--mtp",
                              "--i2s-layout",
                              "--calibration",
                              "--calibration-out",
@@ -205,6 +206,16 @@ std::string check_sketch(const OptionParser& parser, ConvertOptions& options) {
     return "--head-sketch-size needs --head-sketch";
   }
   if (!has_size && !options.head_sketch.empty()) options.head_sketch_percent = kDefaultPercent;
+  return {};
+}
+
+// A block alone has no text to be measured on, and what is rotated is the stream of the model.
+std::string check_mtp(const OptionParser& parser, const ConvertOptions& options) {
+  if (!options.mtp) return {};
+  for (const char* option : {"--calibration", "--target-size", "--rotate", "--merge-lora", "--base",
+                             "--random", "--head-sketch"}) {
+    if (parser.count(option) > 0) return std::string("--mtp excludes ") + option;
+  }
   return {};
 }
 
@@ -284,6 +295,9 @@ void add_type_options(OptionParser& parser, ConvertOptions& options, Words& word
               "The model was trained with activations rounded to 8 bits by token, like BitNet, and "
               "its file does not say so: a GGUF file of architecture llama with TQ1_0, TQ2_0, "
               "IQ1_BN or IQ2_BN");
+  parser.flag("--mtp", options.mtp,
+              "Write the block for multi-token prediction of IN alone, with embedding and head: a "
+              "draft model for IN itself (--draft of qsf run)");
   parser
       .choice("--i2s-layout", words.i2s_layout,
               {std::begin(qsf::kI2sLayoutNames), std::end(qsf::kI2sLayoutNames)},
@@ -447,9 +461,9 @@ std::optional<int> parse_convert_options(int argc, const char* const* argv,
   set_choices(words, options);
   note_model_options(parser, options);
   for (const std::string& problem :
-       {check_paths(parser, options), check_rotation(options), check_sketch(parser, options),
-        check_calibration(parser, options), check_choices(parser, words, options),
-        check_adapter_options(words, options)}) {
+       {check_paths(parser, options), check_rotation(options), check_mtp(parser, options),
+        check_sketch(parser, options), check_calibration(parser, options),
+        check_choices(parser, words, options), check_adapter_options(words, options)}) {
     if (!problem.empty()) return parser.usage_error(problem);
   }
   return std::nullopt;

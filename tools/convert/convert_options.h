@@ -35,6 +35,7 @@ struct ConvertOptions {
   bool any_base = false;                    // the adapter fits other models of that shape too
   std::vector<MergedAdapter> merge;         // in this order
   std::vector<std::string> model_options;   // names of given options that no adapter takes
+  bool mtp = false;                         // the block for multi-token prediction alone
   std::string random;                       // name of a shape of random weights; empty: none
   std::uint64_t seed = 1;                   // of random weights
   std::optional<qsf::QuantType> head_type;  // of embedding and head; none: by the preset

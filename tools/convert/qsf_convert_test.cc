@@ -207,6 +207,29 @@ TEST_F(QsfConvertTest, RandomIsRefusedWhereItMakesNoSense) {
   EXPECT_TRUE(out_.names().empty());
 }
 
+TEST_F(QsfConvertTest, ABlockForFurtherTokensIsAFileOfItsOwn) {
+  const std::string folder = QSF_SOURCE_DIR "/testdata/mtp/glm4_moe";
+  for (const std::string& from : {folder, folder + ".gguf"}) {
+    const Outcome outcome = run({"--mtp", "--quant-type", "8bit", from, out_.file("m.qsf")});
+    EXPECT_EQ(outcome.code, 0) << outcome.err;
+    EXPECT_EQ(outcome.err, "");
+    const auto reader = QsfReader::open(out_.file("m.qsf"));
+    ASSERT_TRUE(reader) << reader.error().message();
+    EXPECT_TRUE(reader->spec().mtp_block);
+    const SectionDirectory& layer = reader->layer(0);
+    EXPECT_EQ(layer.tensors[*layer.find(TensorKind::kMtpProjection)].format.type, QuantType::kQ8);
+    EXPECT_GT(reader->tokenizer_bytes(), 0U);
+  }
+  const std::string out = out_.file("n.qsf");
+  expect_failure(run({"--mtp", in_.path(), out}), 1, "no block for multi-token prediction");
+  for (const std::vector<std::string>& other : std::initializer_list<std::vector<std::string>>{
+           {"--calibration", "x"}, {"--target-size", "1"}, {"--rotate", "all"}}) {
+    expect_failure(run({"--mtp", other[0], other[1], folder, out}), 2,
+                   "--mtp excludes " + other[0]);
+  }
+  EXPECT_THAT(out_.names(), ElementsAre("m.qsf"));
+}
+
 TEST_F(QsfConvertTest, BadInputsAreOne) {
   const std::string out = out_.file("m.qsf");
   expect_failure(run({"/no/such/folder", out}), 1, "/no/such/folder");

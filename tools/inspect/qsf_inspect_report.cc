@@ -193,6 +193,9 @@ void add_model(std::string& text, const qsf::QsfReader& reader) {
   add_line(text, "positions         %u, %s%s", s.max_positions,
            std::string(qsf::position_encoding_name(s.positions)).c_str(), rope.c_str());
   add_line(text, "vocabulary        %u%s", s.n_vocab, s.tied_head ? ", head tied" : "");
+  if (s.mtp_block) {
+    add_line(text, "multi-token       a block that drafts for its model; cannot run alone");
+  }
   if (s.pooling.has_value() || s.embeds_only) {
     add_line(text, "embeddings        pooling %s%s",
              std::string(qsf::pooling_name(s.pooling.value_or(qsf::Pooling::kMean))).c_str(),
@@ -330,6 +333,7 @@ Json model_json(const qsf::ModelSpec& s) {
   }
   if (s.pooling.has_value()) model["pooling"] = qsf::pooling_name(*s.pooling);
   if (s.embeds_only) model["embeds_only"] = true;
+  if (s.mtp_block) model["mtp_block"] = true;
   if (s.positions == qsf::PositionEncoding::kRope) model["rope_theta"] = s.rope.theta;
   model["bos"] = s.bos_id ? Json(*s.bos_id) : Json();
   model["eos"] = s.eos_ids;

@@ -193,6 +193,17 @@ TEST_F(QsfInspectTest, ReportsHowTextsAreEmbedded) {
   EXPECT_EQ(report["model"]["embeds_only"], true);
 }
 
+TEST_F(QsfInspectTest, ReportsBlocksForFurtherTokens) {
+  const std::string convert = QSF_BIN_DIR "/qsf-convert --quiet --mtp " QSF_SOURCE_DIR
+                                          "/testdata/mtp/deepseek_v3 " +
+                              path_ + " 2>&1";
+  EXPECT_EQ(std::system(convert.c_str()), 0);
+  EXPECT_THAT(run(path_).output, HasSubstr("multi-token       a block that drafts for its model"));
+  const auto report = nlohmann::json::parse(run("--json " + path_).output, nullptr, false);
+  ASSERT_TRUE(report.is_object());
+  EXPECT_EQ(report["model"]["mtp_block"], true);
+}
+
 // What cannot be converted is still described, with the reason.
 TEST_F(QsfInspectTest, ReportsGgufFilesThatAreNoModelsOrDamaged) {
   std::filesystem::remove(path_);
