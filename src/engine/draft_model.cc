@@ -23,10 +23,6 @@ constexpr std::uint32_t kPromptRows = 64;
 // What a mean of times keeps at each pass.
 constexpr double kKeepTime = 0.8;
 
-std::uint32_t rows_per_pass(const EngineOptions& options) noexcept {
-  return std::max(kPromptRows, options.max_drafts + 1);
-}
-
 // What holds for a model of its own size: it has no file, cache or grammar beside its own.
 EngineOptions options_for(const EngineOptions& options) {
   EngineOptions own = options;
@@ -102,16 +98,27 @@ DraftModel::DraftModel(const EngineOptions& options, std::uint32_t n_vocab)
       n_vocab_(n_vocab),
       sequences_(options.n_sequences),
       times_(options.max_drafts + 1) {
-  rows_.reserve(rows_per_pass(options));
+  rows_.reserve(rows_per_pass());
 }
 
 DraftModel::~DraftModel() = default;
+
+std::uint32_t DraftModel::rows_per_pass() const noexcept {
+  return std::max(kPromptRows, options_.max_drafts + 1);
+}
 
 Result<std::unique_ptr<DraftModel>> DraftModel::open(const EngineOptions& options,
                                                      const ModelSpec& model, ThreadPool& threads) {
   QSF_CHECK(options.max_drafts > 0);
   std::unique_ptr<DraftModel> draft(new DraftModel(options, model.n_vocab));
   QSF_RETURN_IF_ERROR(draft->open_file(threads).with_context("draft model"));
+  const ModelSpec& own = draft->reader_->spec();
+  if (own.mtp_block && own.hidden != model.hidden) {
+    return invalid_argument(
+        "draft model %s: predicts further tokens of a model of %u columns, expected %u; convert "
+        "the block of the same model",
+        options.draft_model_path.c_str(), own.hidden, model.hidden);
+  }
   return draft;
 }
 
@@ -194,10 +201,16 @@ std::uint32_t DraftModel::context_for(std::uint32_t max_context) const noexcept 
   return std::min(max_context, reader_->spec().max_positions);
 }
 
+// One row behind those of a pass has no next token yet.
+std::uint64_t DraftModel::hidden_bytes(std::uint32_t n_rows, std::uint32_t n_cols) const noexcept {
+  return HiddenRows::region_bytes(options_.n_sequences, n_rows + 1, n_cols) +
+         n_cols * sizeof(float);
+}
+
 std::vector<Region> DraftModel::regions(std::uint32_t max_context) const {
   const ModelSpec& spec = reader_->spec();
   const std::uint32_t context = context_for(max_context);
-  const std::uint32_t n_rows = rows_per_pass(options_);
+  const std::uint32_t n_rows = rows_per_pass();
   const KvLimits limits = kv_limits(options_, context, n_rows);
   std::vector<Region> all;
   const auto add = [&all](std::string name, std::uint64_t bytes, std::string reason) {
@@ -220,6 +233,11 @@ std::vector<Region> DraftModel::regions(std::uint32_t max_context) const {
   add("logits", std::uint64_t{n_vocab_} * sizeof(float), "that a drafted token is drawn from");
   add("tokens", std::uint64_t{options_.n_sequences} * context * sizeof(TokenId),
       "of the rows in its KV cache");
+  if (spec.mtp_block) {
+    add("hidden", hidden_bytes(n_rows, spec.hidden),
+        std::to_string(n_rows + 1) + " rows of the model of " +
+            std::to_string(options_.n_sequences) + " sequences");
+  }
   add("directories",
       reader_->heap_bytes() + residency_.table_bytes +
           std::uint64_t{spec.n_layers} * spec.n_experts * sizeof(ExpertWeights) +
@@ -254,7 +272,7 @@ Status DraftModel::load(std::uint32_t max_context, Arena& arena, std::span<const
 
 Status DraftModel::make_decoder(Arena& arena, std::span<const RegionId> regions) {
   const ModelSpec& spec = reader_->spec();
-  const std::uint32_t n_rows = rows_per_pass(options_);
+  const std::uint32_t n_rows = rows_per_pass();
   const DecoderOptions decoder_options = {.rope_reindex = options_.kv_policy.rope_reindex};
   const KvShape shape = kv_shape(spec, options_);
   std::size_t n_carved = 0;
@@ -288,7 +306,20 @@ Status DraftModel::make_decoder(Arena& arena, std::span<const RegionId> regions)
   logits_ = {reinterpret_cast<float*>(logits.data()), n_vocab_};
   tokens_ = {reinterpret_cast<TokenId*>(tokens.data()),
              std::size_t{options_.n_sequences} * context_};
+  if (!spec.mtp_block) return ok_status();
+  const MutableByteSpan hidden = carve();
+  const std::size_t row_bytes = spec.hidden * sizeof(float);
+  hidden_.emplace(options_.n_sequences, n_rows + 1, spec.hidden,
+                  hidden.first(hidden.size() - row_bytes));
+  drafted_row_ = {reinterpret_cast<float*>(hidden.last(row_bytes).data()), spec.hidden};
   return ok_status();
+}
+
+void DraftModel::begin(SequenceId sequence) noexcept {
+  sequences_[sequence].is_new = true;
+  if (!hidden_.has_value()) return;
+  kv_->truncate(sequence, 0);
+  hidden_->clear(sequence);
 }
 
 void DraftModel::set_key(SequenceId sequence, const std::string* key) {
@@ -301,8 +332,15 @@ void DraftModel::set_key(SequenceId sequence, const std::string* key) {
   if (key != nullptr) of.key = *key;
 }
 
-bool DraftModel::follows(const DraftText& text) const noexcept {
+bool DraftModel::follows(SequenceId sequence, const DraftText& text) const noexcept {
   const std::uint32_t n_rows = reader_->spec().n_vocab;
+  if (hidden_.has_value()) {
+    const std::size_t n = text.tokens.size();
+    if (n <= hidden_->begin(sequence) || n > hidden_->end(sequence) || n >= context_ ||
+        tokens_of(sequence)[n - 1] != text.tokens.back()) {
+      return false;
+    }
+  }
   return !failed_ && text.tokens.size() < context_ && text.last < n_rows &&
          (n_rows >= n_vocab_ || std::all_of(text.tokens.begin(), text.tokens.end(),
                                             [n_rows](TokenId token) { return token < n_rows; }));
@@ -322,13 +360,19 @@ DraftTimes DraftModel::times_of(SequenceId sequence, const DraftText& text) noex
   std::uint32_t n_prompt_ahead = 0;
   std::uint32_t n_ahead = 0;
   const auto n_text = static_cast<std::uint32_t>(text.tokens.size()) + 1;
-  for (std::uint32_t row = n_common(sequence, text), n = 0; row < n_text; row += n) {
-    (role_of(text, row, n) == RowRole::kPrompt ? n_prompt_ahead : n_ahead) += n;
+  if (hidden_.has_value()) {
+    const std::uint32_t next = std::max(next_position(sequence), hidden_->begin(sequence));
+    const std::uint32_t n = n_text - 1 - std::min(next, n_text - 2);
+    (n <= options_.max_drafts + 1 ? n_ahead : n_prompt_ahead) = n;
+  } else {
+    for (std::uint32_t row = n_common(sequence, text), n = 0; row < n_text; row += n) {
+      (role_of(text, row, n) == RowRole::kPrompt ? n_prompt_ahead : n_ahead) += n;
+    }
   }
   const std::uint32_t n_first = std::min<std::uint32_t>(n_ahead, 2);
   return {.follow_ns = static_cast<std::uint64_t>(prompt_row_ns_ * n_prompt_ahead) +
                        times[0] * (n_ahead - n_first),
-          .first_ns = times[std::min<std::size_t>(n_first, times.size()) - 1],
+          .first_ns = times[std::clamp<std::size_t>(n_first, 1, times.size()) - 1],
           .next_ns = times[0]};
 }
 
@@ -344,7 +388,7 @@ RowRole DraftModel::role_of(const DraftText& text, std::uint32_t row,
     return RowRole::kGenerated;
   }
   if (row < end) {
-    n_rows = std::min(end - row, rows_per_pass(options_));
+    n_rows = std::min(end - row, rows_per_pass());
     return RowRole::kPrompt;
   }
   n_rows = std::min(n_text - row, n_generated);
@@ -378,6 +422,11 @@ void DraftModel::take(SequenceId from, SequenceId to, std::uint32_t n_rows) noex
 void DraftModel::share(SequenceId from, SequenceId to) noexcept {
   kv_->truncate(to, 0);
   if (const std::uint32_t n_rows = kv_->n_slots(from); n_rows != 0) take(from, to, n_rows);
+  if (hidden_.has_value()) {
+    sequences_[to].first_position = sequences_[from].first_position;
+    hidden_->copy(from, to);
+    std::ranges::copy(tokens_of(from), tokens_of(to).begin());
+  }
   sequences_[to].key.clear();
   sequences_[to].is_new = false;
 }
@@ -416,8 +465,8 @@ bool DraftModel::find_pages(SequenceId sequence, std::uint32_t n_rows) noexcept 
 }
 
 // Computes the tokens behind the rows of a sequence. Requires  tokens_of() has them
-bool DraftModel::run(SequenceId sequence, std::uint32_t n_rows, RowRole role,
-                     bool wants_logits) noexcept {
+bool DraftModel::run(SequenceId sequence, std::uint32_t n_rows, RowRole role, bool wants_logits,
+                     std::span<const float> hidden) noexcept {
   const std::uint64_t start = monotonic_ns();
   if (!find_pages(sequence, n_rows)) return false;
   const std::uint32_t first = kv_->n_slots(sequence);
@@ -426,10 +475,13 @@ bool DraftModel::run(SequenceId sequence, std::uint32_t n_rows, RowRole role,
   if (appended->copy.has_value()) {
     backend_->copy_page(appended->copy->from_page, appended->copy->to_page);
   }
+  // A row of a block is made of the token behind that of the model's row.
+  const std::uint32_t first_token =
+      hidden_.has_value() ? sequences_[sequence].first_position + 1 + first : first;
   rows_.clear();
   for (std::uint32_t slot = first; slot < first + n_rows; ++slot) {
     rows_.push_back({.sequence = sequence,
-                     .token = tokens_of(sequence)[slot],
+                     .token = tokens_of(sequence)[first_token + slot - first],
                      .position = static_cast<std::int32_t>(slot),
                      .kv_slot = slot,
                      .role = role,
@@ -441,8 +493,15 @@ bool DraftModel::run(SequenceId sequence, std::uint32_t n_rows, RowRole role,
   std::fill(logits_.begin() + std::min(reader_->spec().n_vocab, n_vocab_), logits_.end(),
             -std::numeric_limits<float>::infinity());
   DraftLogits sink(logits_);
-  const Status status = decoder_->run(
-      {.rows = rows_, .kv = &*kv_, .cancel = cancel_, .sink = wants_logits ? &sink : nullptr});
+  NormedRows last_row;
+  if (hidden_.has_value() && wants_logits) last_row = {keep_last_row, this};
+  const Status status = decoder_->run({.rows = rows_,
+                                       .kv = &*kv_,
+                                       .cancel = cancel_,
+                                       .sink = wants_logits ? &sink : nullptr,
+                                       .normed = last_row,
+                                       .hidden = hidden,
+                                       .keys_alone = hidden_.has_value() && !wants_logits});
   if (!status.ok()) {
     truncate(sequence, first);
     // Its weights are in memory: what fails now fails again.
@@ -485,19 +544,32 @@ bool DraftModel::follow(SequenceId sequence, const DraftText& text,
 
 std::uint32_t DraftModel::draft(SequenceId sequence, const DraftText& text, const DraftCalls& calls,
                                 std::span<TokenId> draft) noexcept {
-  QSF_DCHECK(follows(text) && draft.size() <= options_.max_drafts);
+  QSF_DCHECK(follows(sequence, text) && draft.size() <= options_.max_drafts);
   sequences_[sequence].last_use = ++n_uses_;
   const std::uint32_t n_text = static_cast<std::uint32_t>(text.tokens.size()) + 1;
   const std::size_t n_most = std::min<std::size_t>(draft.size(), context_ - n_text + 1);
-  if (n_most == 0 || !follow(sequence, text, calls)) return 0;
+  if (n_most == 0) return 0;
+  if (!hidden_.has_value()) {
+    if (!follow(sequence, text, calls)) return 0;
+    return draw(sequence, n_text, calls, draft.first(n_most));
+  }
+  if (!follow_rows(sequence, text, calls)) return 0;
+  const std::uint32_t n = draw(sequence, n_text, calls, draft.first(n_most));
+  keep_before(sequence, n_text - 1);
+  return n;
+}
+
+// Draws behind the newest row, and computes what was drawn as far as more is wanted.
+std::uint32_t DraftModel::draw(SequenceId sequence, std::uint32_t n_text, const DraftCalls& calls,
+                               std::span<TokenId> draft) noexcept {
   const std::span<TokenId> tokens = tokens_of(sequence);
   for (std::uint32_t i = 0;; ++i) {
     const TokenId token = calls.draw(logits_, tokens.first(n_text + i));
     if (token == kNoToken || token >= reader_->spec().n_vocab) return i;
     draft[i] = token;
-    if (i + 1 == n_most) return i + 1;
+    if (i + 1 == draft.size()) return i + 1;
     tokens[n_text + i] = token;
-    if (!run(sequence, 1, RowRole::kGenerated, true)) return i + 1;
+    if (!run(sequence, 1, RowRole::kGenerated, true, drafted_row_)) return i + 1;
   }
 }
 

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 //
-// DraftModel: a second, smaller model of the same vocabulary that drafts tokens for the first.
+// DraftModel: a second, smaller model of the same vocabulary that drafts tokens for the first, or a
+// block of that model for multi-token prediction.
 //
 // It computes the text as the model does, with weights, keys and values of its own, and draws each
 // token with the options and the random number that the model will draw it with. What it drafts is
@@ -10,6 +11,12 @@
 // has are dropped, and missing ones are computed: those of the prompt as prompt rows, the answer's
 // and the few before the prompt as generated ones, as the model had them. So sessions that are
 // read, parked or cut need no call, and a model that drafts for itself draws what it will draw.
+//
+// A block is fed with the model's rows instead (take_row()), which are kept for a while
+// (hidden_rows.h): row i, with the token behind it, is row i of the block. What it drafts further
+// is of its own rows, whose keys and values are dropped again. Where rows of the model are missing,
+// behind a session that was read or a prompt that others have computed, its own begin anew: drafts
+// are worse until it has seen enough of the text.
 //
 // All weights are resident. All large memory is planned with that of the engine (regions()), and
 // threads are the engine's. A draft allocates nothing.
@@ -32,6 +39,7 @@
 #include "base/result.h"
 #include "draft/row_times.h"
 #include "engine/engine.h"
+#include "engine/hidden_rows.h"
 #include "format/qsf_reader.h"
 #include "io/read_device.h"
 #include "kv/kv_cache.h"
@@ -100,15 +108,22 @@ class DraftModel {
   Status load(std::uint32_t max_context, Arena& arena, std::span<const RegionId> regions,
               const std::atomic<bool>& cancel);
 
-  // A session begins. Its rows are kept for a generation of the same key.
-  void begin(SequenceId sequence) noexcept { sequences_[sequence].is_new = true; }
+  // A session begins. Its rows are kept for a generation of the same key, those of a block are not.
+  void begin(SequenceId sequence) noexcept;
   // Sequences of a key share the rows of texts that begin alike; null: with nobody.
   void set_key(SequenceId sequence, const std::string* key);
   // A sequence begins as a copy of another.
   void share(SequenceId from, SequenceId to) noexcept;
 
-  // Whether it can draft behind a text: there is room, and every token has a row.
-  bool follows(const DraftText& text) const noexcept;
+  // Whether it is fed with rows of the model.
+  bool takes_rows() const noexcept { return hidden_.has_value(); }
+  // Takes row i of a pass of the model behind its final norm, every row of a pass in order.
+  // Requires  takes_rows(); the pass is complete
+  void take_row(std::span<const Row> rows, std::uint32_t i, std::span<const float> values) noexcept;
+
+  // Whether it can draft behind a text: there is room, every token has a row, and a block has the
+  // model's row of the last token but one.
+  bool follows(SequenceId sequence, const DraftText& text) const noexcept;
   // Requires  follows()
   DraftTimes times_of(SequenceId sequence, const DraftText& text) noexcept;
   // Writes a draft and returns its number of tokens: fewer than draft.size() where the context or
@@ -126,11 +141,15 @@ class DraftModel {
     std::string key;
     bool is_new = true;
     std::uint64_t last_use = 0;
+    std::uint32_t first_position = 0;  // of a block: that of the model's row in its first one
   };
 
   DraftModel(const EngineOptions& options, std::uint32_t n_vocab);
   Status open_file(ThreadPool& threads);
+  std::uint32_t rows_per_pass() const noexcept;
   std::uint32_t context_for(std::uint32_t max_context) const noexcept;
+  std::uint64_t hidden_bytes(std::uint32_t n_rows, std::uint32_t n_cols) const noexcept;
+  static void keep_last_row(std::uint32_t row, std::span<const float> values, void* user);
   Status make_decoder(Arena& arena, std::span<const RegionId> regions);
   std::span<TokenId> tokens_of(SequenceId sequence) const noexcept {
     return tokens_.subspan(std::size_t{sequence} * context_, context_);
@@ -141,8 +160,18 @@ class DraftModel {
   void take_from_others(SequenceId sequence, const DraftText& text) noexcept;
   void take(SequenceId from, SequenceId to, std::uint32_t n_rows) noexcept;
   bool follow(SequenceId sequence, const DraftText& text, const DraftCalls& calls) noexcept;
+  bool follow_rows(SequenceId sequence, const DraftText& text, const DraftCalls& calls) noexcept;
+  std::uint32_t next_position(SequenceId sequence) const noexcept {
+    return sequences_[sequence].first_position + kv_->n_slots(sequence);
+  }
+  std::uint32_t first_missing(SequenceId sequence) noexcept;
+  void keep_before(SequenceId sequence, std::uint32_t position) noexcept;
+  void compute_known(SequenceId sequence) noexcept;
+  std::uint32_t draw(SequenceId sequence, std::uint32_t n_text, const DraftCalls& calls,
+                     std::span<TokenId> draft) noexcept;
   bool find_pages(SequenceId sequence, std::uint32_t n_rows) noexcept;
-  bool run(SequenceId sequence, std::uint32_t n_rows, RowRole role, bool wants_logits) noexcept;
+  bool run(SequenceId sequence, std::uint32_t n_rows, RowRole role, bool wants_logits,
+           std::span<const float> hidden = {}) noexcept;
 
   // In the order of construction: each member may use those above it.
   EngineOptions options_;  // the engine's, as far as they hold for this model
@@ -160,11 +189,15 @@ class DraftModel {
 
   std::vector<Sequence> sequences_;
   std::uint64_t n_uses_ = 0;
-  std::vector<Row> rows_;       // of a pass
-  std::span<TokenId> tokens_;   // [n_sequences][context], of the rows in the KV cache
-  std::span<float> logits_;     // [the model's vocabulary]
-  RowTimes times_;              // of generated rows
-  double prompt_row_ns_ = 0.0;  // 0: not measured
+  std::vector<Row> rows_;  // of a pass
+  // [n_sequences][context], of the rows in the KV cache; of a block those of the text, as far as
+  // they were seen
+  std::span<TokenId> tokens_;
+  std::optional<HiddenRows> hidden_;  // with a block alone
+  std::span<float> drafted_row_;      // [hidden], of a block: its newest row behind its last norm
+  std::span<float> logits_;           // [the model's vocabulary]
+  RowTimes times_;                    // of generated rows
+  double prompt_row_ns_ = 0.0;        // 0: not measured
   std::uint64_t n_computed_ = 0;
   bool failed_ = false;
 };

@@ -133,6 +133,12 @@ Status EngineOpener::read_directories(const std::string& path) {
   if (spec().has_state()) {
     leave_out_prefix_cache("layers of this model have a state that its pages do not hold");
   }
+  if (spec().mtp_block) {
+    return unsupported(
+        "%s: a block for multi-token prediction, which drafts for the model it is of; name it as "
+        "the draft model of that",
+        path.c_str());
+  }
   if (spec().bidirectional) QSF_RETURN_IF_ERROR(attend_bidirectionally().with_context(path));
   QSF_RETURN_IF_ERROR(impl_->open_adapters());
   choose_drafts();

@@ -61,6 +61,17 @@ class PartSinks final : public LogitsSink {
   std::span<const PassOutput> outputs_;
 };
 
+// Hands the model's rows to the block that drafts for it.
+struct RowFeed {
+  DraftModel* to;
+  std::span<const Row> rows;
+};
+
+void feed_row(std::uint32_t row, std::span<const float> values, void* user) {
+  const RowFeed& feed = *static_cast<const RowFeed*>(user);
+  feed.to->take_row(feed.rows, row, values);
+}
+
 }  // namespace
 
 Status Engine::Impl::append(SequenceId sequence, std::span<const TokenId> tokens, RowRole role,
@@ -308,13 +319,16 @@ Status Engine::Impl::run_pass(PassInFlight& in_flight) {
   }
   PartSinks sinks(in_flight.outputs);
   LayerReport report = {in_flight, cancel};
+  RowFeed feed = {draft_model.get(), in_flight.rows};
+  const bool feeds = draft_model != nullptr && draft_model->takes_rows();
   begin_states(in_flight);
   Status status = decoder->run({.rows = in_flight.rows,
                                 .kv = &*kv,
                                 .cancel = &cancel,
                                 .sink = in_flight.outputs.empty() ? nullptr : &sinks,
                                 .on_layer = report_layer,
-                                .on_layer_user = &report});
+                                .on_layer_user = &report,
+                                .normed = {feeds ? feed_row : nullptr, &feed}});
   // The pass that a cancellation stopped consumes it.
   if (status.code() == StatusCode::kCancelled || in_flight.all_cancelled) take_cancel();
   if (status.ok()) {

@@ -142,7 +142,7 @@ std::uint32_t Speculation::draft(SequenceId sequence, const DraftText& text,
   of.outcome = {.match_tokens = of.match_tokens,
                 .n_undrafted = static_cast<double>(request.n_tokens)};
   of.first_row = request.n_beside + 1;
-  const bool has_model = model_ != nullptr && model_->follows(text);
+  const bool has_model = model_ != nullptr && model_->follows(sequence, text);
   std::uint32_t n = std::min(request.most, max_drafts_);
   bool by_model = false;
   if (always_drafts_) {
