@@ -108,8 +108,9 @@ typedef enum qsf_speculation {
  * has layers with a state, from which refused tokens cannot be taken back.
  * Default  QSF_SPECULATE_AUTO, 0 */
 QSF_API void qsf_config_set_speculation(QSFConfig* config, qsf_speculation kind, int max_drafts);
-/* path  a .qsf file of a smaller model with the same vocabulary, which drafts tokens. It stays in
- *       memory, within the same budget. With QSF_SPECULATE_AUTO it is left out, with a warning,
+/* path  a .qsf file of a smaller model with the same vocabulary, or of the model's own block for
+ *       multi-token prediction (qsf convert --mtp), which drafts tokens. It stays in memory, within
+ *       the same budget. With QSF_SPECULATE_AUTO it is left out, with a warning,
  *       where the model needs its memory more
  *
  * Errors, when an engine is opened: as those of the model's file, beginning with "draft model";

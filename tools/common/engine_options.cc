@@ -228,8 +228,8 @@ void add_speculation_options(OptionParser& parser, EngineOptions& options,
   parser
       .value(
           "--draft", options.draft,
-          "A smaller model of the same vocabulary that drafts tokens; it stays in memory, within "
-          "the same budget")
+          "A smaller model of the same vocabulary that drafts tokens, or the model's own block for "
+          "further tokens (qsf convert --mtp); it stays in memory, within the same budget")
       .type_name("MODEL")
       .group(group);
 }
