@@ -28,4 +28,11 @@ Result<ModelSpec> mtp_block_spec(const ModelSpec& model, std::uint32_t n_blocks)
   return block;
 }
 
+std::string left_out_blocks(const ModelSpec& model, std::size_t n_tensors) {
+  std::string warning =
+      "left out " + std::to_string(n_tensors) + " tensors that predict further tokens";
+  if (mtp_block_spec(model, 1)) warning += "; 'qsf convert --mtp' makes a draft model of them";
+  return warning;
+}
+
 }  // namespace qsf

@@ -6,7 +6,9 @@
 #ifndef QSF_IMPORT_MTP_BLOCK_H_
 #define QSF_IMPORT_MTP_BLOCK_H_
 
+#include <cstddef>
 #include <cstdint>
+#include <string>
 
 #include "base/result.h"
 #include "format/model_spec.h"
@@ -21,6 +23,9 @@ enum class ModelPart : std::uint8_t { kModel, kMtpBlock };
 // Fails  kInvalidArgument where the model has no block; kUnsupported where its layers differ in
 //        more than their experts, or keep a state
 Result<ModelSpec> mtp_block_spec(const ModelSpec& model, std::uint32_t n_blocks);
+
+// Returns the warning of a model that is read without the tensors of its blocks.
+std::string left_out_blocks(const ModelSpec& model, std::size_t n_tensors);
 
 }  // namespace qsf
 

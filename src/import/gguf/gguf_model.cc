@@ -481,8 +481,7 @@ class GgufModelMapper {
                          std::string(architecture_.name).c_str());
     }
     if (n_further != 0) {
-      model_.warnings_.push_back("left out " + std::to_string(n_further) +
-                                 " tensors that predict further tokens");
+      model_.warnings_.push_back(left_out_blocks(spec(), n_further));
     }
     return ok_status();
   }

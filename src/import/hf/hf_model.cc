@@ -604,7 +604,9 @@ class HfModelMapper {
                      spec().architecture.c_str());
     }
     warn_of_skipped(of_images, "of images or sound: this version reads the text model alone");
-    warn_of_skipped(of_further_tokens, "that predict further tokens");
+    if (of_further_tokens != 0) {
+      model_.config_.warnings.push_back(left_out_blocks(spec(), of_further_tokens));
+    }
     warn_of_skipped(of_head, "of a head that predicts masked tokens");
     return ok_status();
   }
