@@ -113,6 +113,23 @@ TEST(HeadBoundsTest, HoldsForSumsThatRoundOneWay) {
   EXPECT_GT(n_above_score, 10U);  // a bound without regard to roundings fails
 }
 
+// What is added to a score is far below its last bit, and none of it may be lost.
+TEST(HeadBoundsTest, ItsOwnSumsAreRoundedUp) {
+  Values hidden(64, 0.0F);
+  Values error(64, 0.0F);
+  hidden[5] = 1.0F;
+  for (const float added : {0.01F, 0.4F, 0.9F}) {
+    error[5] = added;
+    for (const float score : {0x1.0p24F, -0x1.0p24F, 0x1.234567p30F}) {
+      const float bound =
+          bound_of(head_of(Values(64, 0.0F), error), {hidden, hidden, hidden}, score);
+      EXPECT_GE(static_cast<double>(bound), static_cast<double>(score) + static_cast<double>(added))
+          << score << " " << added;
+      EXPECT_LT(bound, score + 64.0F * std::abs(score) * 0x1.0p-24F);
+    }
+  }
+}
+
 // Codes and a min that nearly cancel: what an int8 kernel rounds is far larger than the row.
 TEST(HeadBoundsTest, HoldsWhereScalesAndMinsCancel) {
   constexpr float kMin = -1000.0F;
@@ -293,6 +310,20 @@ TEST(HeadBoundsTest, UnitsHaveTheLargestBoundOfTheirRows) {
   EXPECT_EQ(bound_units(place, 3, place), 3U);
   EXPECT_THAT(std::vector(place.begin(), place.begin() + 3), ElementsAre(5.0F, kInfinite, -7.0F));
   EXPECT_EQ(bound_units({}, 3, {}), 0U);
+}
+
+// Wherever in a unit of several runs and a rest it stands.
+TEST(HeadBoundsTest, AUnitMissesNoneOfItsRows) {
+  for (std::size_t row = 0; row < 27; ++row) {
+    Values bounds(27, -1.0F);
+    float unit = 0.0F;
+    for (const auto& [bound, largest] :
+         {std::pair{2.0F, 2.0F}, {kNoNumber, kInfinite}, {kInfinite, kInfinite}, {-3.0F, -1.0F}}) {
+      bounds[row] = bound;
+      ASSERT_EQ(bound_units(bounds, 27, {&unit, 1}), 1U);
+      EXPECT_EQ(unit, largest) << row;
+    }
+  }
 }
 
 TEST(HeadBoundsTest, RoundsUp) {
