@@ -339,6 +339,9 @@ TEST(AdaptersTest, OfOtherModelsAndDamagedFilesAreRefused) {
   options.adapters = {{foreign, ""}};
   EXPECT_THAT(refusal(options), HasSubstr(foreign));
   options.adapters = {adapter_files()[0]};
+  options.quality = 0.9F;
+  EXPECT_THAT(refusal(options), HasSubstr("adapters with quality 0.9"));
+  options.quality = 1.0F;
   options.session_adapter = {2, 1.0F};
   EXPECT_THAT(refusal(options), HasSubstr("adapter 2: the model was opened with 1 adapters"));
   // A value that is read only when the file is loaded.
