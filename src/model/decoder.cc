@@ -11,6 +11,7 @@
 #include <utility>
 
 #include "base/check.h"
+#include "base/portable_math.h"
 #include "model/architecture.h"
 #include "model/position_tables.h"
 
@@ -331,8 +332,8 @@ void Decoder::begin(const Pass& pass, std::uint32_t first, std::uint32_t last) {
     const std::uint32_t step = spec_.query_position_step;
     const std::uint32_t turns =
         step != 0 ? (place + 1) / step : place / spec_.rope.original_context;
-    query_scales_.push_back(1.0F +
-                            spec_.query_position_scale * std::log1p(static_cast<float>(turns)));
+    const auto growth = static_cast<float>(portable::log(1.0 + turns));
+    query_scales_.push_back(1.0F + spec_.query_position_scale * growth);
   }
 }
 

@@ -3,8 +3,8 @@
 // The shared expert of a layer with experts: an FFN that takes every row, beside those chosen.
 
 #include <array>
-#include <cmath>
 
+#include "base/portable_math.h"
 #include "model/decoder.h"
 
 namespace qsf {
@@ -14,7 +14,7 @@ namespace {
 float sigmoid_of_product(std::span<const float> weight, std::span<const float> row) {
   double sum = 0.0;
   for (std::size_t i = 0; i < weight.size(); ++i) sum += static_cast<double>(weight[i]) * row[i];
-  return static_cast<float>(1.0 / (1.0 + std::exp(-sum)));
+  return static_cast<float>(1.0 / (1.0 + portable::exp(-sum)));
 }
 
 }  // namespace

@@ -7,6 +7,7 @@
 #include <limits>
 
 #include "base/check.h"
+#include "base/portable_math.h"
 #include "model/expert_groups.h"
 #include "model/sigmoid_router.h"
 #include "model/sparsemixer_router.h"
@@ -25,10 +26,11 @@ void weigh_by_softmax(std::span<const float> scores, bool renormalise,
   const double most = comparable(scores[chosen[0].expert]);
   double total = 0.0;
   for (std::size_t e = 0; e < (renormalise ? chosen.size() : scores.size()); ++e) {
-    total += std::exp(comparable(scores[renormalise ? chosen[e].expert : e]) - most);
+    total += portable::exp(comparable(scores[renormalise ? chosen[e].expert : e]) - most);
   }
   for (ExpertChoice& choice : chosen) {
-    choice.weight = static_cast<float>(std::exp(comparable(scores[choice.expert]) - most) / total);
+    choice.weight =
+        static_cast<float>(portable::exp(comparable(scores[choice.expert]) - most) / total);
   }
 }
 

@@ -8,6 +8,7 @@
 #include <numbers>
 
 #include "base/f16.h"
+#include "base/portable_math.h"
 
 namespace qsf {
 namespace {
@@ -33,8 +34,8 @@ struct YarnRamp {
 YarnRamp yarn_ramp(const RopeSpec& rope, std::uint32_t dims) {
   if (rope.scaling != RopeScaling::kYarn) return {};
   const auto pair_of = [&](double turns) {
-    return dims * std::log(rope.original_context / (turns * 2.0 * std::numbers::pi)) /
-           (2.0 * std::log(static_cast<double>(rope.theta)));
+    return dims * portable::log(rope.original_context / (turns * 2.0 * std::numbers::pi)) /
+           (2.0 * portable::log(static_cast<double>(rope.theta)));
   };
   YarnRamp ramp = {.low = pair_of(rope.beta_fast), .high = pair_of(rope.beta_slow)};
   if (rope.truncate) ramp = {.low = std::floor(ramp.low), .high = std::ceil(ramp.high)};
@@ -49,10 +50,9 @@ double scale_yarn(double frequency, const RopeSpec& rope, const YarnRamp& ramp,
   return frequency / rope.factor * interpolated + frequency * (1.0 - interpolated);
 }
 
-// Rounded before scaling, as the reference does. Computed once per model, so the C library's pow is
-// good enough: its last-bit differences vanish in the rounding to f32 all but never.
+// Rounded before scaling, as the reference does.
 float plain_frequency(float theta, std::uint32_t pair, std::uint32_t dims) {
-  return static_cast<float>(std::pow(static_cast<double>(theta), -2.0 * pair / dims));
+  return static_cast<float>(portable::pow(static_cast<double>(theta), -2.0 * pair / dims));
 }
 
 std::uint32_t rotating_columns(const ModelSpec& spec, LayerRope rope) noexcept {
@@ -123,7 +123,7 @@ std::vector<float> alibi_slopes(const ModelSpec& spec) {
   const std::uint32_t n = std::bit_floor(spec.n_heads);
   for (std::uint32_t head = 0; head < spec.n_heads; ++head) {
     const double exponent = head < n ? -8.0 * (head + 1) / n : -4.0 * (2 * (head - n) + 1) / n;
-    const float slope = static_cast<float>(std::exp2(exponent));
+    const float slope = static_cast<float>(portable::exp2(exponent));
     slopes.push_back(spec.bf16_biases ? to_f32(to_bf16(slope)) : slope);
   }
   return slopes;

@@ -7,6 +7,7 @@
 #include <limits>
 
 #include "base/check.h"
+#include "base/portable_math.h"
 #include "model/expert_groups.h"
 
 namespace qsf {
@@ -15,7 +16,7 @@ namespace {
 // A score that is not a number has the sigmoid 0.
 float sigmoid(float score) noexcept {
   if (std::isnan(score)) return 0.0F;
-  return static_cast<float>(1.0 / (1.0 + std::exp(-static_cast<double>(score))));
+  return static_cast<float>(1.0 / (1.0 + portable::exp(-static_cast<double>(score))));
 }
 
 }  // namespace

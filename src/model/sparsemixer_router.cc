@@ -7,6 +7,7 @@
 #include <limits>
 
 #include "base/check.h"
+#include "base/portable_math.h"
 
 namespace qsf {
 namespace {
@@ -28,7 +29,7 @@ ExpertChoice best_but(std::span<const float> scores, std::uint32_t taken, float 
     if (e == taken) continue;
     const float score = ordered(scores[e]);
     if ((top - score) / std::max(std::fabs(score), top) > 2.0F * margin) continue;
-    total += std::exp(static_cast<double>(score) - top);
+    total += portable::exp(static_cast<double>(score) - top);
   }
   return {best, static_cast<float>(1.0 / total)};
 }

@@ -15,6 +15,7 @@
 #include <cstdint>
 
 #include "base/check.h"
+#include "base/portable_math.h"
 #include "ops/cpu_backend.h"
 
 namespace qsf {
@@ -51,7 +52,7 @@ StreamFactors run_stream_router(const StreamArgs& args, const float* normed) {
     const double dot = sum_of_columns(args.n_cols, [weights, normed](std::uint32_t c) {
       return static_cast<double>(weights[c]) * normed[c];
     });
-    m[k] = static_cast<float>(std::tanh(dot / args.n_cols));
+    m[k] = static_cast<float>(portable::tanh(dot / args.n_cols));
   }
   return m;
 }

@@ -6,6 +6,7 @@
 #include <cmath>
 #include <memory>
 
+#include "base/portable_math.h"
 #include "ops/log_sum_exp.h"
 
 namespace qsf {
@@ -51,7 +52,7 @@ class ComparingSink final : public LogitsSink {
     double sum = 0.0;
     for (std::size_t i = 0; i < logits.size(); ++i) {
       const auto reference = static_cast<double>(expected[i]);
-      const double p = std::exp(reference - log_z_[row]);
+      const double p = portable::exp(reference - log_z_[row]);
       // A banned token is -infinity in both, and 0 * infinity is NaN.
       if (p > 0.0) sum += p * (reference - static_cast<double>(logits[i]));
     }

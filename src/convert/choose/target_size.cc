@@ -10,6 +10,7 @@
 #include <utility>
 
 #include "base/check.h"
+#include "base/portable_math.h"
 #include "convert/choose/allocation.h"
 #include "convert/choose/sensitivity.h"
 #include "convert/encode/encode_rows.h"
@@ -371,8 +372,8 @@ double interpolate_divergence(std::span<const double> errors, std::span<const do
   while (points[next].first < error) ++next;
   const auto [e0, d0] = points[next - 1];
   const auto [e1, d1] = points[next];
-  const double share = std::log(error / e0) / std::log(e1 / e0);
-  return d0 * std::pow(d1 / d0, share);
+  const double share = portable::log(error / e0) / portable::log(e1 / e0);
+  return d0 * portable::pow(d1 / d0, share);
 }
 
 Result<TargetPlan> plan_target_size(const ModelSource& source, const Calibration& calibration,

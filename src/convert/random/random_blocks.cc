@@ -118,7 +118,7 @@ void fill_block_fields(BlockFormat format, std::uint64_t n_blocks, const ScaleTa
 void fill_exponents(BlockFormat format, std::uint64_t n_blocks, Rng& rng,
                     MutableByteSpan group) noexcept {
   const double scale = kWeightRms / type_traits(format.type).moments.rms;
-  const int least = static_cast<int>(std::floor(std::log2(scale))) + 128;
+  const int least = std::ilogb(scale) + 128;
   for (std::uint64_t b = 0; b < ceil_div(n_blocks, std::uint64_t{4}) * 4; ++b) {
     const std::uint64_t line = locate_block(format, b).scales;
     std::uint64_t choice = rng.next_u64();

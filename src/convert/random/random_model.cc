@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "base/check.h"
+#include "base/portable_math.h"
 #include "base/rng.h"
 #include "convert/random/random_blocks.h"
 #include "format/tensor_rules.h"
@@ -169,7 +170,7 @@ void make_gpt_oss(ModelSpec& spec) {
   spec.rope.factor = 32.0F;
   spec.rope.original_context = 4096;
   spec.rope.truncate = false;
-  spec.rope.attention_factor = 0.1F * std::log(32.0F) + 1.0F;
+  spec.rope.attention_factor = 0.1F * static_cast<float>(portable::log(32.0)) + 1.0F;
 }
 
 void make_olmoe(ModelSpec& spec) {

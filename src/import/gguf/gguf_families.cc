@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 
 #include "import/gguf/gguf_families.h"
+#include "base/portable_math.h"
 
 #include <algorithm>
 #include <array>
@@ -260,7 +261,7 @@ Status finish_deepseek2(const GgufFile& file, GgufFields& fields, ModelSpec& spe
   double scale = 1.0 / std::sqrt(static_cast<double>(key));
   if (spec.rope.scaling == RopeScaling::kYarn && growth != 0.0F) {
     const double mscale =
-        static_cast<double>(growth) * std::log(static_cast<double>(spec.rope.factor)) + 1.0;
+        static_cast<double>(growth) * portable::log(static_cast<double>(spec.rope.factor)) + 1.0;
     scale *= mscale * mscale;
     spec.rope.attention_factor = 1.0F;  // the same in cosines and scores
   }

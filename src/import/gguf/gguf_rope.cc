@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 
 #include "import/gguf/gguf_rope.h"
+#include "base/portable_math.h"
 
 #include <algorithm>
 #include <cmath>
@@ -52,7 +53,7 @@ Status read_yarn(GgufFields& fields, ModelSpec& spec) {
   rope.beta_slow = fields.positive("rope.scaling.yarn_beta_slow", rope.beta_slow);
   const double factor = rope.factor;
   const double multiplier = fields.positive_or("rope.scaling.yarn_log_multiplier", 0.0F);
-  const double growth = 0.1 * std::log(std::max(factor, 1.0));
+  const double growth = 0.1 * portable::log(std::max(factor, 1.0));
   const auto rule = static_cast<float>((growth + 1.0) / (multiplier * growth + 1.0));
   const float older = fields.positive("rope.scaling.attn_factor", 1.0F);
   rope.attention_factor =

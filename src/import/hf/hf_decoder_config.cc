@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
 
+#include "base/portable_math.h"
 #include "import/hf/hf_families.h"
 
 #include <algorithm>
@@ -211,7 +212,9 @@ void parse_longrope(ConfigFields& outer, ConfigFields& inner, std::uint32_t defa
   const float stretch = inner.positive(
       "factor", static_cast<float>(spec.max_positions) / static_cast<float>(rope.original_context));
   const double factor =
-      stretch <= 1.0F ? 1.0 : std::sqrt(1.0 + std::log(stretch) / std::log(rope.original_context));
+      stretch <= 1.0F
+          ? 1.0
+          : std::sqrt(1.0 + portable::log(stretch) / portable::log(rope.original_context));
   rope.attention_factor = inner.positive("attention_factor", static_cast<float>(factor));
 }
 
@@ -226,7 +229,7 @@ float number_or(ConfigFields& fields, const char* key, float fallback) {
 double yarn_growth(float factor, float scale) {
   return factor <= 1.0F
              ? 1.0
-             : 0.1 * static_cast<double>(scale) * std::log(static_cast<double>(factor)) + 1.0;
+             : 0.1 * static_cast<double>(scale) * portable::log(static_cast<double>(factor)) + 1.0;
 }
 
 // Frequencies change between two numbers of turns within the original context. That context is

@@ -3,9 +3,9 @@
 // Mixtures of experts: relatives of LLaMA whose FFN is a router and many small FFNs.
 
 #include <algorithm>
-#include <cmath>
 #include <vector>
 
+#include "base/portable_math.h"
 #include "import/hf/hf_families.h"
 
 namespace qsf {
@@ -142,7 +142,7 @@ RopeSpec gpt_oss_rope(float theta) {
   rope.factor = 32.0F;
   rope.original_context = 4096;
   rope.truncate = false;
-  rope.attention_factor = static_cast<float>(0.1 * std::log(32.0) + 1.0);
+  rope.attention_factor = static_cast<float>(0.1 * portable::log(32.0) + 1.0);
   return rope;
 }
 

@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "base/portable_math.h"
 #include "import/hf/hf_families.h"
 
 namespace qsf {
@@ -37,7 +38,7 @@ double score_growth(const ConfigFields& fields, const RopeSpec& rope) {
   const JsonValue* scale = object->find("mscale_all_dim");
   if (scale == nullptr || rope.factor <= 1.0F) return 1.0;
   const double growth =
-      0.1 * scale->number().value_or(0.0) * std::log(static_cast<double>(rope.factor)) + 1.0;
+      0.1 * scale->number().value_or(0.0) * portable::log(static_cast<double>(rope.factor)) + 1.0;
   return growth * growth;
 }
 

@@ -8,6 +8,7 @@
 #include <span>
 #include <vector>
 
+#include "base/portable_math.h"
 #include "import/conv_taps.h"
 #include "import/delta_rows.h"
 #include "import/hf/hf_model.h"
@@ -88,7 +89,7 @@ void HfModel::multiply_rows(TensorKind kind, std::uint32_t first_row, std::uint3
 // Turns logarithms into what is negated.
 Status HfModel::make_decays(const Place& place, std::span<float> out) const {
   for (float& value : out) {
-    const float decay = static_cast<float>(-std::exp(static_cast<double>(value)));
+    const float decay = static_cast<float>(-portable::exp(static_cast<double>(value)));
     if (!std::isfinite(decay)) {
       return corrupt("%s: tensor \"%s\": exp(%g) is too large", folder_.c_str(),
                      place.stored->name.c_str(), static_cast<double>(value));
