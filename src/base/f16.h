@@ -6,8 +6,9 @@
 #ifndef QSF_BASE_F16_H_
 #define QSF_BASE_F16_H_
 
-#include <bit>
 #include <cstdint>
+
+#include "base/bit_cast.h"
 
 namespace qsf {
 
@@ -28,34 +29,32 @@ inline constexpr float kF16Max = 65504.0F;
 inline float to_f32(F16 h) noexcept {
   const std::uint32_t magnitude = static_cast<std::uint32_t>(h.bits & 0x7FFFU) << 13;
   const std::uint32_t sign = static_cast<std::uint32_t>(h.bits & 0x8000U) << 16;
-  const float rebased =
-      std::bit_cast<float>(magnitude) * std::bit_cast<float>(0x77800000U);  // 2^112
+  const float rebased = bit_cast<float>(magnitude) * bit_cast<float>(0x77800000U);  // 2^112
   const std::uint32_t special = (h.bits & 0x7C00U) == 0x7C00U ? 0x7F800000U : 0U;
-  return std::bit_cast<float>(std::bit_cast<std::uint32_t>(rebased) | special | sign);
+  return bit_cast<float>(bit_cast<std::uint32_t>(rebased) | special | sign);
 }
 
 inline float to_f32(BF16 b) noexcept {
-  return std::bit_cast<float>(static_cast<std::uint32_t>(b.bits) << 16);
+  return bit_cast<float>(static_cast<std::uint32_t>(b.bits) << 16);
 }
 
 // Narrows with round-to-nearest-even; overflow becomes infinity, NaN stays (quiet) NaN.
 inline F16 to_f16(float value) noexcept {
-  const std::uint32_t bits = std::bit_cast<std::uint32_t>(value);
+  const std::uint32_t bits = bit_cast<std::uint32_t>(value);
   const std::uint16_t sign = static_cast<std::uint16_t>((bits >> 16) & 0x8000U);
   const std::uint32_t magnitude = bits & 0x7FFFFFFFU;
   if (magnitude > 0x7F800000U) return {static_cast<std::uint16_t>(sign | 0x7E00U)};
   if (magnitude >= 0x477FF000U) return {static_cast<std::uint16_t>(sign | 0x7C00U)};  // >= 65520
   if (magnitude < 0x38800000U) {  // below 2^-14: subnormal, let the FPU round at 2^-24
-    const float shifted = std::bit_cast<float>(magnitude) + 0.5F;  // ulp of 0.5 is 2^-24
-    return {
-        static_cast<std::uint16_t>(sign | (std::bit_cast<std::uint32_t>(shifted) - 0x3F000000U))};
+    const float shifted = bit_cast<float>(magnitude) + 0.5F;  // ulp of 0.5 is 2^-24
+    return {static_cast<std::uint16_t>(sign | (bit_cast<std::uint32_t>(shifted) - 0x3F000000U))};
   }
   const std::uint32_t round = 0xFFFU + ((magnitude >> 13) & 1U);
   return {static_cast<std::uint16_t>(sign | ((magnitude - 0x38000000U + round) >> 13))};
 }
 
 inline BF16 to_bf16(float value) noexcept {
-  const std::uint32_t bits = std::bit_cast<std::uint32_t>(value);
+  const std::uint32_t bits = bit_cast<std::uint32_t>(value);
   if ((bits & 0x7FFFFFFFU) > 0x7F800000U) return {static_cast<std::uint16_t>((bits >> 16) | 0x40U)};
   return {static_cast<std::uint16_t>((bits + 0x7FFFU + ((bits >> 16) & 1U)) >> 16)};
 }

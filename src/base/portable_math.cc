@@ -3,11 +3,12 @@
 #include "base/portable_math.h"
 
 #include <array>
-#include <bit>
 #include <cmath>
 #include <cstddef>
 #include <cstdint>
 #include <limits>
+
+#include "base/bit_cast.h"
 
 namespace qsf::portable {
 namespace {
@@ -67,7 +68,7 @@ constexpr Pair divide(Pair a, Pair b) noexcept {
 
 // 2^e, for e of normal numbers.
 double power_of_two(int e) noexcept {
-  return std::bit_cast<double>(static_cast<std::uint64_t>(e + 1023) << 52);
+  return bit_cast<double>(static_cast<std::uint64_t>(e + 1023) << 52);
 }
 
 constexpr int kSteps = 128;  // of the tables, in a factor of two
@@ -188,10 +189,10 @@ Pair log_pair(double x) noexcept {
   }
   // The exponent changes at sqrt(1/2) instead of at 1: subtracting its bits first rounds it so.
   constexpr std::uint64_t kSqrtHalfBits = 0x3FE6A09E667F3BCDU;
-  const auto bits = std::bit_cast<std::uint64_t>(x);
+  const auto bits = bit_cast<std::uint64_t>(x);
   const std::int64_t change = static_cast<std::int64_t>(bits - kSqrtHalfBits) >> 52;
   exponent += static_cast<int>(change);
-  const double m = std::bit_cast<double>(bits - (static_cast<std::uint64_t>(change) << 52));
+  const double m = bit_cast<double>(bits - (static_cast<std::uint64_t>(change) << 52));
   // m = c (1 + s) / (1 - s), c = i / kSteps; log(m) = log(c) + 2 atanh(s)
   const int i = nearest_integer(m * kSteps);
   const double c = static_cast<double>(i) / kSteps;

@@ -11,6 +11,7 @@
 #include <string>
 #include <utility>
 
+#include "base/float_text.h"
 #include "chat/jinja_format.h"
 #include "chat/jinja_functions.h"
 #include "chat/jinja_interpreter.h"
@@ -161,7 +162,7 @@ std::optional<double> parse_float(std::string_view text) {
   if (digits.starts_with('+')) digits.remove_prefix(1);
   if (digits.starts_with('-') && digits.size() != clean.size()) return std::nullopt;
   double value = 0;
-  const auto parsed = std::from_chars(digits.data(), digits.data() + digits.size(), value);
+  const auto parsed = double_from_chars(digits.data(), digits.data() + digits.size(), value);
   if (parsed.ptr != digits.data() + digits.size() || digits.empty()) return std::nullopt;
   if (parsed.ec == std::errc::result_out_of_range) {
     return digits.find("e-") != std::string_view::npos ? 0.0 : HUGE_VAL;

@@ -3,9 +3,10 @@
 #include "chat/jinja_format.h"
 
 #include <algorithm>
-#include <charconv>
 #include <cmath>
 #include <cstdio>
+
+#include "base/float_text.h"
 
 namespace qsf::jinja {
 namespace {
@@ -237,8 +238,7 @@ std::string format_float(double value) {
   if (std::isnan(value)) return "nan";
   if (std::isinf(value)) return value > 0 ? "inf" : "-inf";
   char buffer[40];
-  const auto end =
-      std::to_chars(buffer, buffer + sizeof buffer, value, std::chars_format::scientific).ptr;
+  const auto end = double_to_scientific(buffer, buffer + sizeof buffer, value).ptr;
   std::string text(buffer, end);
   const std::size_t e = text.find('e');
   const int exponent = std::atoi(text.c_str() + e + 1);

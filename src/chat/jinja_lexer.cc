@@ -8,6 +8,7 @@
 #include <iterator>
 #include <utility>
 
+#include "base/float_text.h"
 #include "chat/jinja_text.h"
 
 namespace qsf::jinja {
@@ -223,7 +224,7 @@ Status Lexer::lex_number() {
   const char* const last = text.data() + text.size();
   at_ = end;
   if (is_float) {
-    if (std::from_chars(text.data(), last, token.number).ec == std::errc::result_out_of_range) {
+    if (double_from_chars(text.data(), last, token.number).ec == std::errc::result_out_of_range) {
       token.number = text.find('-') == std::string::npos ? HUGE_VAL : 0.0;
     }
     return ok_status();

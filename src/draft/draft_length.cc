@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "base/check.h"
+#include "base/ranges.h"
 
 namespace qsf {
 namespace {
@@ -62,7 +63,7 @@ std::uint32_t DraftLength::n_tokens(std::uint32_t match_tokens, PassTimes pass_n
   if (match_tokens == 0) return 0;
   const PassTimes times = pass_ns.first(std::min<std::size_t>(pass_ns.size(), kMaxDraftTokens + 1));
   const double most_ns = static_cast<double>(times[0]) * (1.0 + credit(match_tokens) / n_undrafted);
-  const auto paid_for = std::ranges::partition_point(
+  const auto paid_for = ranges::partition_point(
       times, [most_ns](std::uint64_t ns) { return static_cast<double>(ns) <= most_ns; });
   const auto n_rows = static_cast<std::size_t>(paid_for - times.begin());
   const std::uint32_t best =

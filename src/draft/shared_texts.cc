@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "base/check.h"
+#include "base/ranges.h"
 
 namespace qsf {
 
@@ -22,7 +23,7 @@ SharedTexts::SharedTexts(const SharedTextsOptions& options, MutableByteSpan regi
 }
 
 SharedTexts::Slot* SharedTexts::find(std::string_view key) noexcept {
-  const auto found = std::ranges::find_if(
+  const auto found = ranges::find_if(
       slots_, [key](const Slot& slot) { return slot.last_use != 0 && slot.key == key; });
   return found == slots_.end() ? nullptr : &*found;
 }
@@ -30,7 +31,7 @@ SharedTexts::Slot* SharedTexts::find(std::string_view key) noexcept {
 void SharedTexts::add(std::string_view key, std::span<const std::uint32_t> text) {
   Slot* slot = find(key);
   if (slot == nullptr) {
-    slot = &*std::ranges::min_element(slots_, {}, &Slot::last_use);
+    slot = &*ranges::min_element(slots_, {}, &Slot::last_use);
     slot->key = key;
     slot->automaton.clear();
     ++slot->epoch;

@@ -2,12 +2,12 @@
 
 #include "draft/suffix_automaton.h"
 
-#include <algorithm>
-#include <bit>
 #include <memory>
 #include <utility>
 
+#include "base/bit_cast.h"
 #include "base/check.h"
+#include "base/ranges.h"
 
 namespace qsf {
 
@@ -21,7 +21,7 @@ SuffixAutomaton::SuffixAutomaton(std::uint32_t capacity_tokens, MutableByteSpan 
   static_assert(sizeof(State) % alignof(Edge) == 0 && sizeof(Edge) % alignof(State) == 0);
   static_assert(alignof(State) == alignof(std::uint32_t));
   QSF_CHECK(capacity_tokens <= kMaxTokens && region.size() >= region_bytes(capacity_tokens));
-  QSF_CHECK(std::bit_cast<std::uintptr_t>(region.data()) % alignof(State) == 0);
+  QSF_CHECK(bit_cast<std::uintptr_t>(region.data()) % alignof(State) == 0);
   std::byte* at = region.data();
   const auto take = [&at]<typename T>(std::span<T>& to, std::size_t n) {
     to = {reinterpret_cast<T*>(at), n};
@@ -32,7 +32,7 @@ SuffixAutomaton::SuffixAutomaton(std::uint32_t capacity_tokens, MutableByteSpan 
   take(states_, max_states(capacity_tokens));
   take(edges_, max_further_edges(capacity_tokens));
   take(buckets_, max_further_edges(capacity_tokens));
-  std::ranges::fill(buckets_, kNone);
+  ranges::fill(buckets_, kNone);
   clear();
 }
 

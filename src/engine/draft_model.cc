@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "base/check.h"
+#include "base/ranges.h"
 #include "engine/engine_plan.h"
 #include "kv/kv_policy.h"
 #include "model/weights.h"
@@ -416,7 +417,7 @@ void DraftModel::take(SequenceId from, SequenceId to, std::uint32_t n_rows) noex
   Result<std::optional<PageCopy>> copy = kv_->share_slots(from, to, n_rows);
   if (!copy.has_value()) return;
   if (copy->has_value()) backend_->copy_page((*copy)->from_page, (*copy)->to_page);
-  std::ranges::copy(rows, tokens_of(to).begin());
+  ranges::copy(rows, tokens_of(to).begin());
 }
 
 void DraftModel::share(SequenceId from, SequenceId to) noexcept {
@@ -425,7 +426,7 @@ void DraftModel::share(SequenceId from, SequenceId to) noexcept {
   if (hidden_.has_value()) {
     sequences_[to].first_position = sequences_[from].first_position;
     hidden_->copy(from, to);
-    std::ranges::copy(tokens_of(from), tokens_of(to).begin());
+    ranges::copy(tokens_of(from), tokens_of(to).begin());
   }
   sequences_[to].key.clear();
   sequences_[to].is_new = false;

@@ -5,13 +5,14 @@
 
 #include <algorithm>
 
+#include "base/ranges.h"
 #include "engine/draft_model.h"
 
 namespace qsf {
 
 void DraftModel::keep_last_row(std::uint32_t row, std::span<const float> values, void* user) {
   const auto& draft = *static_cast<const DraftModel*>(user);
-  if (row + 1 == draft.rows_.size()) std::ranges::copy(values, draft.drafted_row_.begin());
+  if (row + 1 == draft.rows_.size()) ranges::copy(values, draft.drafted_row_.begin());
 }
 
 // Keeps the block's rows of the model's before a position.
@@ -81,7 +82,7 @@ bool DraftModel::follow_rows(SequenceId sequence, const DraftText& text,
   const auto n_same = static_cast<std::uint32_t>(differ.first - text.tokens.begin());
   hidden_->cut(sequence, n_same);
   keep_before(sequence, std::max(n_same, 1U) - 1);
-  std::ranges::copy(text.tokens, tokens.begin());
+  ranges::copy(text.tokens, tokens.begin());
   tokens[n_text] = text.last;
   if (hidden_->end(sequence) != n_text) return false;
   for (std::uint32_t next = first_missing(sequence); next < n_text;) {

@@ -15,6 +15,7 @@
 #include <utility>
 
 #include "base/check.h"
+#include "base/ranges.h"
 #include "grammar/grammar_engine.h"
 #include "kernels/kernel_set.h"
 
@@ -156,7 +157,7 @@ HeadNeed Sampler::head_need(std::uint32_t /*row*/) const noexcept {
 
 void Sampler::expect_some(std::uint32_t row) noexcept {
   if (row != 0 && (stride_ == 0 || row > more_rows_.size() / stride_)) return;
-  std::ranges::fill(row_of(row), kMinusInfinity);
+  ranges::fill(row_of(row), kMinusInfinity);
 }
 
 bool Sampler::has_candidate() const noexcept {

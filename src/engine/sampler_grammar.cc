@@ -13,6 +13,7 @@
 #include <cmath>
 #include <limits>
 
+#include "base/ranges.h"
 #include "engine/sampler.h"
 #include "grammar/grammar_engine.h"
 #include "kernels/kernel_set.h"
@@ -138,7 +139,7 @@ Sampler::Constraint Sampler::ban_illegal() noexcept {
     const std::size_t n = std::min(kMaskBits.size(), logits_.size() - first);
     const std::span<float> logits = logits_.subspan(first, n);
     if (bits == 0) {
-      std::ranges::fill(logits, kBanned);
+      ranges::fill(logits, kBanned);
       continue;
     }
     if (n == kMaskBits.size() && bits != std::numeric_limits<std::uint32_t>::max()) {
@@ -150,7 +151,7 @@ Sampler::Constraint Sampler::ban_illegal() noexcept {
         if ((bits & kMaskBits[i]) == 0) logits[i] = kBanned;
       }
     }
-    any = any || std::ranges::any_of(logits, [](float logit) { return std::isfinite(logit); });
+    any = any || ranges::any_of(logits, [](float logit) { return std::isfinite(logit); });
   }
   if (any) return Constraint::kReady;
   grammar_status_ = invalid_argument(

@@ -18,6 +18,7 @@
 
 #include "base/check.h"
 #include "base/crc32.h"
+#include "base/ranges.h"
 #include "engine/session_file.h"
 #include "engine/session_layout.h"
 #include "kv/kv_block.h"
@@ -512,8 +513,7 @@ Status SessionReader::read_layer_states(std::uint32_t n_rows) const {
   QSF_ASSIGN_OR_RETURN(const Section* section, required(kStates));
   const std::span<float> values = place_.states->restore(place_.sequence, n_rows);
   QSF_RETURN_IF_ERROR(read_whole(*section, std::as_writable_bytes(values)));
-  const auto wrong =
-      std::ranges::find_if(values, [](float value) { return !std::isfinite(value); });
+  const auto wrong = ranges::find_if(values, [](float value) { return !std::isfinite(value); });
   if (wrong == values.end()) return ok_status();
   return corrupt("section states: value %td is not finite; the file is damaged: recompute the text",
                  wrong - values.begin());

@@ -3,12 +3,12 @@
 #include "format/adapter_spec.h"
 
 #include <algorithm>
-#include <bit>
 #include <cinttypes>
 #include <cmath>
 #include <tuple>
 #include <utility>
 
+#include "base/bit_cast.h"
 #include "base/check.h"
 #include "base/f16.h"
 #include "base/utf8_text.h"
@@ -232,8 +232,7 @@ void decode_adapter_values(ByteSpan bytes, AdapterType type, std::span<float> va
 
 bool fits_f16(std::span<const float> values) noexcept {
   return std::all_of(values.begin(), values.end(), [](float value) {
-    return std::bit_cast<std::uint32_t>(to_f32(to_f16(value))) ==
-           std::bit_cast<std::uint32_t>(value);
+    return bit_cast<std::uint32_t>(to_f32(to_f16(value))) == bit_cast<std::uint32_t>(value);
   });
 }
 

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "base/crc32.h"
+#include "base/ranges.h"
 #include "format/adapter_layout.h"
 #include "io/atomic_file.h"
 
@@ -69,7 +70,7 @@ std::vector<std::byte> encode_front(const AdapterSpec& spec, std::span<const std
   std::vector<std::byte> bytes(adapter_data_offset(n_names, spec.pairs.size()));
   const MutableByteSpan front = bytes;
   const auto put = [front](std::size_t at, std::string_view text) {
-    std::ranges::copy(as_bytes(text), front.begin() + static_cast<std::ptrdiff_t>(at));
+    ranges::copy(as_bytes(text), front.begin() + static_cast<std::ptrdiff_t>(at));
   };
   put(adapter_at::kMagic, kAdapterMagic);
   store_le(front, adapter_at::kVersion, kAdapterVersion);

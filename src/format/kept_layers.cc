@@ -8,6 +8,7 @@
 #include <numeric>
 
 #include "base/check.h"
+#include "base/ranges.h"
 
 namespace qsf {
 namespace {
@@ -51,7 +52,7 @@ Result<std::vector<std::uint32_t>> choose_layers(std::span<const float> importan
         static_cast<double>(quality), n_kept, n_layers, kKeptEnds,
         std::min(1.0, std::ceil(1000.0 * n_least / n_layers) / 1000.0));
   }
-  if (std::ranges::count(importance, 0.0F) != 0) {
+  if (ranges::count(importance, 0.0F) != 0) {
     return invalid_argument(
         "quality: %g, but the file does not say how important its layers are; convert the model "
         "with 'qsf convert --calibration', or use 1",
@@ -59,17 +60,17 @@ Result<std::vector<std::uint32_t>> choose_layers(std::span<const float> importan
   }
   // The middle ones, those to be left out first in front.
   const std::span<std::uint32_t> middle = std::span(layers).subspan(kKeptEnds, n_layers - n_least);
-  std::ranges::sort(middle, [&](std::uint32_t a, std::uint32_t b) {
+  ranges::sort(middle, [&](std::uint32_t a, std::uint32_t b) {
     return importance[a] != importance[b] ? importance[a] < importance[b] : a > b;
   });
   layers.erase(layers.begin() + kKeptEnds, layers.begin() + kKeptEnds + (n_layers - n_kept));
-  std::ranges::sort(layers);
+  ranges::sort(layers);
   return layers;
 }
 
 Status keep_layers(std::span<const std::uint32_t> kept, ModelSpec& spec) {
   QSF_CHECK(!kept.empty() && kept.back() < spec.n_layers);
-  QSF_CHECK(std::ranges::is_sorted(kept));
+  QSF_CHECK(ranges::is_sorted(kept));
   if (kept.size() == spec.n_layers) return ok_status();
   if (const char* const bond = bond_of_layers(spec); bond != nullptr) {
     return unsupported("quality: no layer of this model can be left out: %s; use 1", bond);

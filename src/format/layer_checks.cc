@@ -2,17 +2,16 @@
 
 #include "format/layer_checks.h"
 
-#include <algorithm>
 #include <cstdint>
 
+#include "base/ranges.h"
 #include "format/spec_range.h"
 
 namespace qsf {
 namespace {
 
 bool has_mixer(const ModelSpec& s, LayerMixer mixer) noexcept {
-  return std::ranges::find(s.layer_mixers, static_cast<std::uint32_t>(mixer)) !=
-         s.layer_mixers.end();
+  return ranges::find(s.layer_mixers, static_cast<std::uint32_t>(mixer)) != s.layer_mixers.end();
 }
 
 bool has_scans(const ModelSpec& s) noexcept {
@@ -79,7 +78,7 @@ Status check_ffn_layers(const ModelSpec& s) {
   std::uint32_t n_sparse = 0;
   for (std::uint32_t layer = 0; layer < s.n_layers; ++layer)
     n_sparse += s.has_experts(layer) ? 1 : 0;
-  const bool some = std::ranges::count(s.ffn_layers, 1U) != 0;
+  const bool some = ranges::count(s.ffn_layers, 1U) != 0;
   if (some && (n_sparse != 0 || s.n_experts == 0)) return ok_status();
   return invalid_argument("FFN by layer: none of %u layers has one%s", s.n_layers,
                           some ? " of experts" : "");

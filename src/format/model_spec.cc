@@ -9,6 +9,7 @@
 #include <utility>
 
 #include "base/check.h"
+#include "base/ranges.h"
 #include "base/utf8_text.h"
 #include "format/embedding_spec.h"
 #include "format/expert_hits.h"
@@ -568,7 +569,7 @@ std::uint32_t ModelSpec::n_state_layers() const noexcept {
 }
 
 bool ModelSpec::has_delta_rule() const noexcept {
-  return std::ranges::find(layer_mixers, static_cast<std::uint32_t>(LayerMixer::kDeltaNet)) !=
+  return ranges::find(layer_mixers, static_cast<std::uint32_t>(LayerMixer::kDeltaNet)) !=
          layer_mixers.end();
 }
 

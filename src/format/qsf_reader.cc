@@ -13,6 +13,7 @@
 
 #include "base/check.h"
 #include "base/crc32.h"
+#include "base/ranges.h"
 #include "format/adapter_layout.h"
 #include "format/directory_codec.h"
 #include "format/kept_layers.h"
@@ -420,7 +421,7 @@ Result<std::vector<std::uint32_t>> QsfReader::use_quality(float quality) {
   std::vector<std::uint32_t> left_out;
   const auto leave_out = [&](const SectionDirectory& directory) {
     if (directory.kind != SectionKind::kLayer) return false;
-    if (std::ranges::binary_search(*kept, directory.layer)) return false;
+    if (ranges::binary_search(*kept, directory.layer)) return false;
     left_out.push_back(directory.layer);
     return true;
   };

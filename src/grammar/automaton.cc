@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "base/check.h"
+#include "base/ranges.h"
 #include "grammar/region_carver.h"
 
 namespace qsf {
@@ -60,8 +61,8 @@ GrammarAutomaton::GrammarAutomaton(const GrammarProgram& program, MutableByteSpa
   rows_ = carver.take<StateId>(n * n_classes_);
   states_ = carver.take<State>(n);
   state_index_ = carver.take<std::uint32_t>(power_of_two(2 * n));
-  std::ranges::fill(frame_index_, kNoEntry);
-  std::ranges::fill(state_index_, kNoEntry);
+  ranges::fill(frame_index_, kNoEntry);
+  ranges::fill(state_index_, kNoEntry);
   std::fill_n(rows_.begin(), 2 * n_classes_, kDeadState);
   for (State& state : states_.first(2)) state = {0, 0, 0, kNoMask, false};
   holders_.reserve(64);
@@ -78,7 +79,7 @@ void GrammarAutomaton::hold(StateId* holder) {
 }
 
 void GrammarAutomaton::release(StateId* holder) noexcept {
-  const auto found = std::ranges::find(holders_, holder);
+  const auto found = ranges::find(holders_, holder);
   QSF_CHECK(found != holders_.end());
   *found = holders_.back();
   holders_.pop_back();
@@ -126,7 +127,7 @@ void GrammarAutomaton::begin_items() {
   made_can_end_ = false;
   made_too_many_ = false;
   if (++scratch_.round == 0) {
-    std::ranges::fill(scratch_.visited, AutomatonScratch::Visited{});
+    ranges::fill(scratch_.visited, AutomatonScratch::Visited{});
     scratch_.round = 1;
   }
 }
@@ -271,8 +272,8 @@ StateId GrammarAutomaton::intern() {
     return kDeadState;
   }
   std::span<GrammarItem> made = scratch_.items.first(n_made_);
-  std::ranges::sort(made);
-  made = made.first(static_cast<std::size_t>(std::ranges::unique(made).begin() - made.begin()));
+  ranges::sort(made);
+  made = made.first(static_cast<std::size_t>(ranges::unique(made).begin() - made.begin()));
   if (made.empty() && !made_can_end_) return kDeadState;
   const std::uint32_t hash = hash_items(made, made_can_end_);
   const std::size_t n_slots = state_index_.size();
@@ -280,8 +281,7 @@ StateId GrammarAutomaton::intern() {
   for (; state_index_[slot] != kNoEntry; slot = (slot + 1) & (n_slots - 1)) {
     const StateId id = state_index_[slot];
     const State& state = states_[id];
-    if (state.hash == hash && state.can_end == made_can_end_ &&
-        std::ranges::equal(items(id), made)) {
+    if (state.hash == hash && state.can_end == made_can_end_ && ranges::equal(items(id), made)) {
       return id;
     }
   }
@@ -291,7 +291,7 @@ StateId GrammarAutomaton::intern() {
   }
   const StateId id = n_states_++;
   states_[id] = {n_items_, static_cast<std::uint32_t>(made.size()), hash, kNoMask, made_can_end_};
-  std::ranges::copy(made, items_.begin() + n_items_);
+  ranges::copy(made, items_.begin() + n_items_);
   n_items_ += static_cast<std::uint32_t>(made.size());
   std::fill_n(rows_.begin() + static_cast<std::ptrdiff_t>(id) * n_classes_, n_classes_,
               kUnknownState);
@@ -320,8 +320,8 @@ void GrammarAutomaton::collect() {
   // The hash tables are made again, and hold the new numbers until then.
   const std::span<std::uint32_t> new_state = state_index_.first(n_states_);
   const std::span<std::uint32_t> new_frame = frame_index_.first(n_frames_);
-  std::ranges::fill(new_state, kNoEntry);
-  std::ranges::fill(new_frame, kNoEntry);
+  ranges::fill(new_state, kNoEntry);
+  ranges::fill(new_frame, kNoEntry);
   const auto mark = [&](StateId id) { new_state[id] = 0; };
   for (const StateId* holder : holders_) mark(*holder);
   for (std::size_t i = 0; i < n_walk_; ++i) mark(walk_[i]);
@@ -372,14 +372,14 @@ void GrammarAutomaton::collect() {
   n_items_ = n_items;
   n_frames_ = n_frames;
   std::fill_n(rows_.begin() + 2 * n_classes_, (n_states_ - 2) * n_classes_, kUnknownState);
-  std::ranges::fill(state_index_, kNoEntry);
-  std::ranges::fill(frame_index_, kNoEntry);
+  ranges::fill(state_index_, kNoEntry);
+  ranges::fill(frame_index_, kNoEntry);
   for (StateId id = 2; id < n_states_; ++id) index_state(id);
   for (StackId id = 1; id < n_frames_; ++id) index_frame(id);
 }
 
 bool GrammarAutomaton::takes_high_alike(StateId state) const noexcept {
-  return std::ranges::none_of(items(state), [this](const GrammarItem& item) {
+  return ranges::none_of(items(state), [this](const GrammarItem& item) {
     const ProgramNode& node = program_.node(item.node);
     if (node.op == Op::kByte) return node.arg >= 0xC0;  // others do not begin a character
     return item.char_state == node.arg && node.high == HighChars::kSome;

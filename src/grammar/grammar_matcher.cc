@@ -2,9 +2,8 @@
 //
 // GrammarMatcher: one text under a grammar, and the mask of its next token.
 
-#include <algorithm>
-
 #include "base/check.h"
+#include "base/ranges.h"
 #include "grammar/grammar_engine.h"
 #include "grammar/token_mask.h"
 
@@ -55,7 +54,7 @@ void GrammarMatcher::reset() {
 
 bool GrammarMatcher::is_end(std::uint32_t token) const noexcept {
   const auto holds = [token](std::span<const std::uint32_t> ids) {
-    return std::ranges::find(ids, token) != ids.end();
+    return ranges::find(ids, token) != ids.end();
   };
   return holds(end_tokens_) || holds(engine_.vocabulary_.end_tokens());
 }
@@ -149,16 +148,16 @@ Status GrammarMatcher::fill_mask(std::span<std::uint32_t> mask) {
   QSF_CHECK(mask.size() >= mask_words(engine_.vocabulary_.n_tokens()));
   const std::lock_guard lock(engine_.mutex_);
   QSF_RETURN_IF_ERROR(fill_locked(mask));
-  if (std::ranges::any_of(mask, [](std::uint32_t word) { return word != 0; })) return ok_status();
+  if (ranges::any_of(mask, [](std::uint32_t word) { return word != 0; })) return ok_status();
   return not_found("grammar: no token of the vocabulary may come next");
 }
 
 Status GrammarMatcher::fill_locked(std::span<std::uint32_t> mask) {
   const TokenVocabulary& vocabulary = engine_.vocabulary_;
   const std::size_t n_words = mask_words(vocabulary.n_tokens());
-  std::ranges::fill(mask.subspan(n_words), 0);
+  ranges::fill(mask.subspan(n_words), 0);
   if (waiting_ || ended_) {
-    std::ranges::fill(mask.first(n_words), 0);
+    ranges::fill(mask.first(n_words), 0);
     for (std::uint32_t token = 0; token < vocabulary.n_tokens(); ++token) {
       if (allows_locked(token)) set_bit(mask, token, true);
     }
@@ -167,7 +166,7 @@ Status GrammarMatcher::fill_locked(std::span<std::uint32_t> mask) {
   const MaskSlot known = automaton_.mask(state_);
   if (known != kNoMask) {
     engine_.masks_->touch(known);
-    std::ranges::copy(engine_.masks_->words(known), mask.begin());
+    ranges::copy(engine_.masks_->words(known), mask.begin());
   } else {
     TokenMaskMaker maker(automaton_, vocabulary, mask.first(n_words));
     QSF_RETURN_IF_ERROR(maker.make(state_));
@@ -176,7 +175,7 @@ Status GrammarMatcher::fill_locked(std::span<std::uint32_t> mask) {
     }
     const MaskSlot slot = engine_.masks_->take(&automaton_, state_);
     automaton_.set_mask(state_, slot);
-    std::ranges::copy(mask.first(n_words), engine_.masks_->words(slot).begin());
+    ranges::copy(mask.first(n_words), engine_.masks_->words(slot).begin());
   }
   for (const std::uint32_t token : end_tokens_) {
     if (token / 32 < mask.size()) set_bit(mask, token, automaton_.can_end(state_));

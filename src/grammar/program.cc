@@ -8,6 +8,8 @@
 #include <string>
 #include <utility>
 
+#include "base/ranges.h"
+
 namespace qsf {
 
 namespace {
@@ -75,8 +77,8 @@ class GrammarCompiler {
     switch (e.kind) {
       case Kind::kLiteral: return e.count == 0;
       case Kind::kClass: return false;
-      case Kind::kSequence: return std::ranges::all_of(rules_.parts(e), nullable);
-      case Kind::kChoice: return std::ranges::any_of(rules_.parts(e), nullable);
+      case Kind::kSequence: return ranges::all_of(rules_.parts(e), nullable);
+      case Kind::kChoice: return ranges::any_of(rules_.parts(e), nullable);
       case Kind::kRepeat: return e.count == 0 || nullable_[e.first];
       case Kind::kRule:  // whose definition often comes before, and is found in the same pass
         return nullable_rules_[e.first] || nullable_[rules_.definition(e.first)];
@@ -126,7 +128,7 @@ class GrammarCompiler {
         }
         if (marks[next] == Mark::kDone) continue;
         std::string cycle;
-        const auto first = std::ranges::find(path, next, &Visit::rule);
+        const auto first = ranges::find(path, next, &Visit::rule);
         for (auto it = first; it != path.end() && it - first < 8; ++it) {
           cycle += rules_.rule_name(it->rule) + " -> ";
         }

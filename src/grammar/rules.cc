@@ -2,8 +2,9 @@
 
 #include "grammar/rules.h"
 
-#include <algorithm>
 #include <utility>
+
+#include "base/ranges.h"
 
 namespace qsf {
 
@@ -31,7 +32,7 @@ ExprId GrammarRules::char_class(const CharSet& set) {
   constexpr std::size_t kLookedAt = 32;
   const std::size_t n = sets_.size();
   for (std::size_t i = n; i > 0 && n - i < kLookedAt; --i) {
-    if (std::ranges::equal(set.ranges(), sets_[i - 1].ranges())) {
+    if (ranges::equal(set.ranges(), sets_[i - 1].ranges())) {
       return add({Expression::Kind::kClass, static_cast<std::uint32_t>(i - 1), 0});
     }
   }

@@ -5,6 +5,8 @@
 #include <algorithm>
 #include <array>
 
+#include "base/ranges.h"
+
 namespace qsf {
 
 namespace {
@@ -29,7 +31,7 @@ Status TokenMaskMaker::make(StateId state) {
   }
   if (!taken) {
     n_chain_ = 1;
-    std::ranges::fill(mask_, 0);
+    ranges::fill(mask_, 0);
     walk(vocabulary_.trie(), 0, vocabulary_.trie().size(), 0);
   }
   automaton_.set_walk(0);
@@ -61,7 +63,7 @@ bool TokenMaskMaker::take_slice(std::size_t slice) {
     strict = true;
   }
   const auto n_chars = static_cast<std::uint32_t>(n_chain_ - 1);
-  std::ranges::copy(vocabulary_.slice_mask(slice, n_chars), mask_.begin());
+  ranges::copy(vocabulary_.slice_mask(slice, n_chars), mask_.begin());
   for (std::uint32_t n = 1; n <= n_chars; ++n) {
     const TokenTrie& ends = vocabulary_.slice_ends(slice, n);
     walk(ends, 0, ends.size(), n);

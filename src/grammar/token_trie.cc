@@ -2,8 +2,9 @@
 
 #include "grammar/token_trie.h"
 
-#include <algorithm>
 #include <vector>
+
+#include "base/ranges.h"
 
 namespace qsf {
 
@@ -20,7 +21,7 @@ std::optional<TokenTrie> TokenTrieWriter::write(std::span<const TokenBytes> entr
   if (entries.size() > tokens_.size() - n_tokens) return std::nullopt;
   for (const TokenBytes& entry : entries) {
     const std::string_view bytes = entry.bytes;
-    const auto [a, b] = std::ranges::mismatch(bytes, before);
+    const auto [a, b] = ranges::mismatch(bytes, before);
     const auto shared = static_cast<std::size_t>(a - bytes.begin());
     finish(shared);
     for (std::size_t i = shared; i < bytes.size(); ++i) {

@@ -2,11 +2,11 @@
 
 #include "grammar/token_vocabulary.h"
 
-#include <algorithm>
 #include <string_view>
 #include <utility>
 
 #include "base/check.h"
+#include "base/ranges.h"
 #include "grammar/mask_cache.h"
 #include "grammar/region_carver.h"
 #include "grammar/utf8_code_points.h"
@@ -32,7 +32,7 @@ std::size_t slice_char_bytes(std::string_view text, const TokenSlice& slice) {
 }
 
 void sort_by_bytes(std::span<TokenBytes> entries) {
-  std::ranges::sort(entries, [](const TokenBytes& a, const TokenBytes& b) {
+  ranges::sort(entries, [](const TokenBytes& a, const TokenBytes& b) {
     const int order = a.bytes.compare(b.bytes);
     return order != 0 ? order < 0 : a.token < b.token;
   });

@@ -2,10 +2,11 @@
 
 #include "import/sentencepiece_model.h"
 
-#include <bit>
 #include <string>
 #include <string_view>
 #include <utility>
+
+#include "base/bit_cast.h"
 
 namespace qsf {
 
@@ -122,7 +123,7 @@ Status read_piece(ByteSpan bytes, TokenizerData& data) {
   for (Field field; reader.next(field);) {
     switch (field.number) {
       case 1: token.text = as_text(field.bytes); break;
-      case 2: token.score = std::bit_cast<float>(static_cast<std::uint32_t>(field.value)); break;
+      case 2: token.score = bit_cast<float>(static_cast<std::uint32_t>(field.value)); break;
       case 3: type = field.value; break;
       default: break;
     }

@@ -7,10 +7,10 @@
 #define QSF_KV_H2O_COMMON_H_
 
 #include <algorithm>
-#include <bit>
 #include <cstdint>
 #include <limits>
 
+#include "base/bit_cast.h"
 #include "base/bytes.h"
 #include "kv/kv_policy.h"
 
@@ -36,7 +36,7 @@ constexpr std::uint64_t h2o_sink_key(std::uint32_t position) noexcept {
 // Higher ranks have larger keys; of equal ranks the smaller position has. NaN, from a damaged
 // model, ranks below all numbers.
 inline std::uint64_t h2o_rank_key(float rank, std::uint32_t position) noexcept {
-  const std::uint32_t bits = std::bit_cast<std::uint32_t>(rank + 0.0F);  // -0 becomes 0
+  const std::uint32_t bits = bit_cast<std::uint32_t>(rank + 0.0F);  // -0 becomes 0
   const std::uint32_t ordered = bits ^ (bits >> 31 != 0 ? UINT32_MAX : 0x80000000U);
   return std::uint64_t{rank != rank ? 0U : ordered} << 32 | ~position;
 }

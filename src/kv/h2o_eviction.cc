@@ -4,9 +4,10 @@
 
 #include "kv/h2o_eviction.h"
 
-#include <bit>
 #include <functional>
 
+#include "base/bit_cast.h"
+#include "base/ranges.h"
 #include "kv/h2o_common.h"
 #include "kv/kv_block.h"
 
@@ -57,7 +58,7 @@ Result<H2oEviction> H2oEviction::create(const H2oEvictionShape& shape, MutableBy
         kv.n_layers, kv.n_kv_heads, kv.head_dim, shape.kv_size);
   }
   QSF_CHECK(region.size() >= n_bytes);
-  QSF_CHECK(std::bit_cast<std::uintptr_t>(region.data()) % 64 == 0);
+  QSF_CHECK(bit_cast<std::uintptr_t>(region.data()) % 64 == 0);
 
   H2oEviction heavy;
   heavy.shape_ = shape;
@@ -75,7 +76,7 @@ void H2oEviction::clear_all() noexcept {
   const std::size_t n = std::size_t{kv_pages_for(shape_.n_slots())} * kKvPageSlots;
   for (std::uint32_t layer = 0; layer < shape_.kv.n_layers; ++layer) {
     for (std::uint32_t kv_head = 0; kv_head < shape_.kv.n_kv_heads; ++kv_head) {
-      std::ranges::fill(head_array<std::int32_t>(layer, kv_head, at_.positions, n), -1);
+      ranges::fill(head_array<std::int32_t>(layer, kv_head, at_.positions, n), -1);
     }
   }
 }
@@ -128,8 +129,8 @@ H2oEviction::Work H2oEviction::work_of(std::uint32_t kv_head) const noexcept {
 void H2oEviction::clear_sums(std::uint32_t layer, std::uint32_t kv_head) noexcept {
   for (const std::uint64_t offset : {at_.block_sums, at_.tile_sums}) {
     const Sums sums = sums_at(layer, kv_head, offset);
-    std::ranges::fill(sums.heavy, 0.0F);
-    std::ranges::fill(sums.recent, 0.0F);
+    ranges::fill(sums.heavy, 0.0F);
+    ranges::fill(sums.recent, 0.0F);
   }
 }
 
@@ -198,7 +199,7 @@ void H2oEviction::close_head(std::uint32_t layer, std::uint32_t kv_head, const K
     }
   }
   std::copy(near_totals.begin() + n_leaving, near_totals.end(), near_totals.begin());
-  std::ranges::fill(near_totals.last(n_leaving), 0.0F);
+  ranges::fill(near_totals.last(n_leaving), 0.0F);
 }
 
 void H2oEviction::mark_scored(std::uint32_t layer, std::uint32_t end) noexcept {
@@ -208,7 +209,7 @@ void H2oEviction::mark_scored(std::uint32_t layer, std::uint32_t end) noexcept {
 }
 
 std::uint32_t H2oEviction::truncate(std::uint32_t n_positions) noexcept {
-  const auto [least, most] = std::ranges::minmax_element(scored_ends_);
+  const auto [least, most] = ranges::minmax_element(scored_ends_);
   // After an incomplete pass the layers differ; the smallest end is common to all.
   std::uint32_t keep = *least == *most ? n_positions : std::min(n_positions, *least);
   if (*most > keep) {
@@ -259,12 +260,12 @@ std::array<MutableByteSpan, H2oEviction::kSavedParts> H2oEviction::saved_parts(
 }
 
 bool H2oEviction::stands_at(std::uint32_t n_positions) const noexcept {
-  return std::ranges::all_of(scored_ends_, [=](std::uint32_t end) { return end == n_positions; });
+  return ranges::all_of(scored_ends_, [=](std::uint32_t end) { return end == n_positions; });
 }
 
 void H2oEviction::resume_at(std::uint32_t n_positions) noexcept {
   QSF_CHECK(stands_at(0) && n_positions <= shape_.kv_size);
-  std::ranges::fill(scored_ends_, n_positions);
+  ranges::fill(scored_ends_, n_positions);
 }
 
 Status H2oEviction::check(std::uint32_t n_positions) const {
@@ -297,8 +298,8 @@ Status H2oEviction::check_head(std::uint32_t layer, std::uint32_t kv_head) const
     }
     if (used) sorted[m] = static_cast<std::uint64_t>(position);
   }
-  std::ranges::sort(sorted);
-  const auto twice = std::ranges::adjacent_find(sorted);
+  ranges::sort(sorted);
+  const auto twice = ranges::adjacent_find(sorted);
   if (twice != sorted.end()) {
     return corrupt("h2o eviction: layer %u, head %u: position %u appears twice", layer, kv_head,
                    static_cast<unsigned>(*twice));

@@ -5,9 +5,10 @@
 #include "kv/kv_cache.h"
 
 #include <algorithm>
-#include <bit>
 #include <limits>
 #include <optional>
+
+#include "base/bit_cast.h"
 
 namespace qsf {
 namespace {
@@ -87,7 +88,7 @@ Result<KvCache> KvCache::create(const KvShape& shape, const KvLimits& limits,
         shape.head_dim);
   }
   QSF_CHECK(region.size() >= region_bytes(limits));
-  QSF_CHECK(std::bit_cast<std::uintptr_t>(region.data()) % 64 == 0);
+  QSF_CHECK(bit_cast<std::uintptr_t>(region.data()) % 64 == 0);
 
   KvCache cache;
   cache.shape_ = shape;

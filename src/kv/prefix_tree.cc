@@ -9,6 +9,7 @@
 #include <algorithm>
 #include <bit>
 
+#include "base/bit_cast.h"
 #include "base/check.h"
 
 namespace qsf {
@@ -45,7 +46,7 @@ std::uint64_t PrefixTree::region_bytes(std::uint32_t n_pages) noexcept {
 PrefixTree::PrefixTree(KvCache& kv, MutableByteSpan region) : kv_(kv) {
   const std::uint32_t n_pages = kv.limits().n_pages;
   QSF_CHECK(kv.limits().recent_slots == 0 && region.size() >= region_bytes(n_pages));
-  QSF_CHECK(std::bit_cast<std::uintptr_t>(region.data()) % 64 == 0);
+  QSF_CHECK(bit_cast<std::uintptr_t>(region.data()) % 64 == 0);
   std::byte* at = region.data();
   const auto take = [&at]<typename T>(std::span<T>& to, std::size_t n) {
     to = {reinterpret_cast<T*>(at), n};

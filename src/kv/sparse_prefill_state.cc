@@ -5,9 +5,9 @@
 #include "kv/sparse_prefill_state.h"
 
 #include <algorithm>
-#include <bit>
 #include <functional>
 
+#include "base/bit_cast.h"
 #include "kv/h2o_common.h"
 #include "kv/kv_block.h"
 
@@ -39,7 +39,7 @@ constexpr std::uint32_t kAddBlock = 64;
   for (std::uint32_t i = 0; i < n; ++i) total[i] = totals[i] + sums[i];
   for (std::uint32_t i = 0; i < n; ++i) totals[i] = total[i];
   for (std::uint32_t i = 0; i < n; ++i) {
-    const std::uint32_t bits = std::bit_cast<std::uint32_t>(total[i]);
+    const std::uint32_t bits = bit_cast<std::uint32_t>(total[i]);
     rounded[i] = bits + 0x7FFFU + (bits >> 16 & 1U);
     beyond_infinity |= 0x7F800000U - (bits & 0x7FFFFFFFU);
   }
@@ -101,7 +101,7 @@ Result<SparsePrefillState> SparsePrefillState::create(const SparsePrefillShape& 
         shape.n_layers, shape.n_kv_heads, shape.kv_size);
   }
   QSF_CHECK(region.size() >= n_bytes);
-  QSF_CHECK(std::bit_cast<std::uintptr_t>(region.data()) % 64 == 0);
+  QSF_CHECK(bit_cast<std::uintptr_t>(region.data()) % 64 == 0);
 
   SparsePrefillState state;
   state.shape_ = shape;
@@ -531,7 +531,7 @@ Status SparsePrefillState::check_sums(std::uint32_t layer, std::uint32_t kv_head
     const std::size_t size = part == 0 ? sizeof(BF16) : sizeof(float);
     for (std::size_t at = 0; at < parts[part].size(); at += size) {
       const float sum = part == 0 ? to_f32(BF16{load_le<std::uint16_t>(parts[part], at)})
-                                  : std::bit_cast<float>(load_le<std::uint32_t>(parts[part], at));
+                                  : bit_cast<float>(load_le<std::uint32_t>(parts[part], at));
       if (is_attention_sum(sum)) continue;
       return corrupt("layer %u, head %u: %g as a sum of attention, expected 0 or more", layer,
                      kv_head, static_cast<double>(sum));

@@ -3,12 +3,12 @@
 #include "kv/spilled_kv_store.h"
 
 #include <algorithm>
-#include <bit>
 #include <chrono>
 #include <cstring>
 #include <string>
 #include <utility>
 
+#include "base/bit_cast.h"
 #include "base/check.h"
 #include "kv/kv_block.h"
 #include "platform/clock.h"
@@ -83,7 +83,7 @@ SpilledKvStore::SpilledKvStore(const KvShape& shape, std::uint32_t n_pages,
       windows_(n_windows(shape)),
       page_uses_(n_pages),
       is_lost_(n_pages) {
-  const auto address = std::bit_cast<std::uintptr_t>(region.data());
+  const auto address = bit_cast<std::uintptr_t>(region.data());
   std::byte* base = region.data() + (align_up(address, std::uintptr_t{kDirectAlign}) - address);
   for (Window& window : windows_) {
     window.base = base;

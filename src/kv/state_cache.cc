@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "base/check.h"
+#include "base/ranges.h"
 
 namespace qsf {
 
@@ -37,7 +38,7 @@ std::span<float> StateCache::buffer(SequenceId sequence, std::uint32_t index) co
 // A text begins with a state of zeros.
 void StateCache::clear(SequenceId sequence) noexcept {
   sequences_[sequence] = {};
-  std::ranges::fill(buffer(sequence, 0), 0.0F);
+  ranges::fill(buffer(sequence, 0), 0.0F);
 }
 
 std::uint32_t StateCache::n_rows(SequenceId sequence) const noexcept {
@@ -61,7 +62,7 @@ std::uint32_t StateCache::truncate(SequenceId sequence, std::uint32_t n_rows) no
     clear(sequence);
     return 0;
   }
-  s.newest = static_cast<std::uint32_t>(std::ranges::find(s.rows, kept) - s.rows.begin());
+  s.newest = static_cast<std::uint32_t>(ranges::find(s.rows, kept) - s.rows.begin());
   for (std::uint32_t& rows : s.rows) {
     if (rows != kNone && rows > kept) rows = kNone;  // of other rows from now on
   }
@@ -75,7 +76,7 @@ void StateCache::fork(SequenceId from, SequenceId to) noexcept {
   sequences_[to] = {};
   sequences_[to].rows[0] = origin.rows[origin.newest];
   sequences_[to].generates = origin.generates;
-  std::ranges::copy(buffer(from, origin.newest), buffer(to, 0).begin());
+  ranges::copy(buffer(from, origin.newest), buffer(to, 0).begin());
 }
 
 void StateCache::keep(SequenceId sequence) noexcept {

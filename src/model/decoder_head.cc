@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <array>
 
+#include "base/ranges.h"
 #include "model/decoder.h"
 
 namespace qsf {
@@ -77,7 +78,7 @@ Status Decoder::multiply_units(std::uint32_t row, std::span<const std::uint32_t>
   WeightTile tile;
   for (std::size_t i = 0; i < units.size() && status.ok(); ++i) {
     const std::uint32_t first = units[i] * kUnitRows;
-    const auto behind = std::ranges::upper_bound(first_rows, first);
+    const auto behind = ranges::upper_bound(first_rows, first);
     const TileId id = ids[static_cast<std::size_t>(behind - first_rows.begin()) - 1];
     if (n_held == 0 || held[n_held - 1] != id) {
       Result<WeightTile> acquired = pager_.acquire(id);

@@ -8,6 +8,7 @@
 
 #include "base/check.h"
 #include "base/portable_math.h"
+#include "base/ranges.h"
 #include "model/expert_groups.h"
 #include "model/sigmoid_router.h"
 #include "model/sparsemixer_router.h"
@@ -153,7 +154,7 @@ std::span<const ExpertGuess> ExpertRows::rank_guesses() {
     for (std::size_t i = rank; i < guesses_.size(); i += n_used_) {
       const std::uint32_t expert = guesses_[i].expert;
       const bool known =
-          std::ranges::find(ranked_guesses_, expert, &ExpertGuess::expert) != ranked_guesses_.end();
+          ranges::find(ranked_guesses_, expert, &ExpertGuess::expert) != ranked_guesses_.end();
       if (!known) ranked_guesses_.push_back({expert, rank});
     }
   }

@@ -8,6 +8,7 @@
 
 #include "base/check.h"
 #include "base/crc32.h"
+#include "base/ranges.h"
 #include "quant/block_format.h"
 #include "quant/codec.h"
 
@@ -35,8 +36,8 @@ ByteSpan read_aligned(ByteReader& from, std::uint64_t n_bytes) {
 }
 
 bool is_sketch_type(std::uint32_t code) {
-  return std::ranges::any_of(
-      kSketchTypes, [&](QuantType type) { return static_cast<std::uint32_t>(type) == code; });
+  return ranges::any_of(kSketchTypes,
+                        [&](QuantType type) { return static_cast<std::uint32_t>(type) == code; });
 }
 
 // Reads the table of parts. Returns false where they are not the columns in order.

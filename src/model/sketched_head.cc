@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "base/check.h"
+#include "base/ranges.h"
 
 namespace qsf {
 namespace {
@@ -115,7 +116,7 @@ Result<SketchedHead> SketchedHead::create(const QsfReader& reader, const MatrixR
   for (const TileInfo& tile : directory.tiles) {
     if (tile.tensor == head.tensor) made.tile_rows_.push_back(tile.first_row);
   }
-  std::ranges::sort(made.tile_rows_);
+  ranges::sort(made.tile_rows_);
   made.head_bytes_ = rows_bytes(made.head_format_, Layout::kInterleaved, head.rows, head.cols);
   made.sketch_bytes_ = section->bytes;
   made.make_buffers(region.subspan(align_up(section->bytes, kLineBytes)));
@@ -134,7 +135,7 @@ void SketchedHead::make_buffers(MutableByteSpan memory) {
 }
 
 bool SketchedHead::takes(std::span<const HeadNeed> needs) noexcept {
-  const bool served = std::ranges::all_of(needs, [this](const HeadNeed& need) {
+  const bool served = ranges::all_of(needs, [this](const HeadNeed& need) {
     if (mode_ == HeadMode::kApproximate && need.most_suffice) return true;
     return mode_ == HeadMode::kCertified && need.n_best != 0 && need.n_best <= kMaxBest;
   });
@@ -196,14 +197,14 @@ bool SketchedHead::split_part(std::size_t i, std::uint32_t row, std::uint32_t n_
   const std::span<const float> turned = backend_->read_row(turned_[i], row);
   std::copy_n(turned.begin(), part.n_cols, whole.begin());
   if (!part.type.has_value()) {
-    std::ranges::copy(whole, taken.begin());
+    ranges::copy(whole, taken.begin());
     return true;
   }
   if (!backend_->read_operand(turned_[i], row, part.format(), taken)) return false;
-  std::ranges::transform(whole, taken, rest.begin(), std::minus<>());
+  ranges::transform(whole, taken, rest.begin(), std::minus<>());
   backend_->upload_row(turned_[i], n_rows + row, rest);
   if (!backend_->read_operand(turned_[i], n_rows + row, part.format(), rest)) return false;
-  std::ranges::transform(taken, rest, taken.begin(), std::plus<>());
+  ranges::transform(taken, rest, taken.begin(), std::plus<>());
   return true;
 }
 

@@ -8,6 +8,7 @@
 #include <algorithm>
 
 #include "base/check.h"
+#include "base/ranges.h"
 #include "kernels/math/math.h"
 #include "ops/cpu_backend.h"
 #include "ops/softplus.h"
@@ -145,7 +146,7 @@ void CpuBackend::keep_last_rows(const ConvolveArgs& args, std::uint32_t first, s
   const std::uint32_t n_kept = args.n_taps - 1;
   const std::uint32_t n_new = std::min(n_kept, end - first);
   const auto kept = before.subspan(std::size_t{n_new} * n, std::size_t{n_kept - n_new} * n);
-  std::ranges::copy(kept, after.begin());
+  ranges::copy(kept, after.begin());
   for (std::uint32_t i = 0; i < n_new; ++i) {
     std::copy_n(in.row(end - n_new + i) + args.in.first, n,
                 after.begin() + static_cast<std::ptrdiff_t>(std::size_t{n_kept - n_new + i} * n));

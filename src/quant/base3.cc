@@ -3,10 +3,10 @@
 #include "quant/base3.h"
 
 #include <algorithm>
-#include <bit>
 #include <cstring>
 #include <vector>
 
+#include "base/bit_cast.h"
 #include "quant/codec.h"
 #include "quant/fields.h"
 #include "quant/ternary.h"
@@ -35,10 +35,10 @@ Bytes load_moved(const std::byte* from) noexcept {
 Bytes take_code(Bytes& rest) noexcept {
   constexpr std::int8_t kOneThird = 85 - kMove;    // the last byte of which the first code is 0
   constexpr std::int8_t kTwoThirds = 170 - kMove;  // and is 1
-  const auto moved = std::bit_cast<SignedBytes>(rest);
+  const auto moved = bit_cast<SignedBytes>(rest);
   rest += rest + rest;
   // A comparison that holds is -1 in every byte.
-  return -std::bit_cast<Bytes>((moved > kOneThird) + (moved > kTwoThirds));
+  return -bit_cast<Bytes>((moved > kOneThird) + (moved > kTwoThirds));
 }
 
 // 16 neighbouring bytes of 4 lines of base-3, moved, into those of `n_lines` lines of 2-bit codes.
@@ -73,16 +73,16 @@ void transpose_words(Bytes (&rows)[kBlockLines]) noexcept {
   using Words [[gnu::vector_size(kBytes)]] = std::uint32_t;
   Words pairs[kBlockLines];
   for (std::uint32_t i = 0; i < 2; ++i) {
-    const auto upper = std::bit_cast<Words>(rows[i]);
-    const auto lower = std::bit_cast<Words>(rows[i + 2]);
+    const auto upper = bit_cast<Words>(rows[i]);
+    const auto lower = bit_cast<Words>(rows[i + 2]);
     pairs[i] = __builtin_shufflevector(upper, lower, 0, 4, 1, 5);
     pairs[i + 2] = __builtin_shufflevector(upper, lower, 2, 6, 3, 7);
   }
   for (std::uint32_t i = 0; i < 2; ++i) {
     const Words left = pairs[2 * i];
     const Words right = pairs[2 * i + 1];
-    rows[2 * i] = std::bit_cast<Bytes>(__builtin_shufflevector(left, right, 0, 4, 1, 5));
-    rows[2 * i + 1] = std::bit_cast<Bytes>(__builtin_shufflevector(left, right, 2, 6, 3, 7));
+    rows[2 * i] = bit_cast<Bytes>(__builtin_shufflevector(left, right, 0, 4, 1, 5));
+    rows[2 * i + 1] = bit_cast<Bytes>(__builtin_shufflevector(left, right, 2, 6, 3, 7));
   }
 }
 

@@ -4,10 +4,10 @@
 
 #include <algorithm>
 #include <array>
-#include <bit>
 #include <cinttypes>
 #include <cstring>
 
+#include "base/bit_cast.h"
 #include "base/check.h"
 #include "base/f16.h"
 #include "quant/base3.h"
@@ -219,8 +219,7 @@ void decode_float_row(QuantType type, ByteSpan row, std::span<float> out) noexce
 
 bool f16_holds_exactly(std::span<const float> values) noexcept {
   for (const float value : values) {
-    if (std::bit_cast<std::uint32_t>(to_f32(to_f16(value))) !=
-        std::bit_cast<std::uint32_t>(value)) {
+    if (bit_cast<std::uint32_t>(to_f32(to_f16(value))) != bit_cast<std::uint32_t>(value)) {
       return false;
     }
   }

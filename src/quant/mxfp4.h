@@ -19,12 +19,12 @@
 #ifndef QSF_QUANT_MXFP4_H_
 #define QSF_QUANT_MXFP4_H_
 
-#include <bit>
 #include <cstddef>
 #include <cstdint>
 #include <limits>
 #include <span>
 
+#include "base/bit_cast.h"
 #include "base/bytes.h"
 
 namespace qsf {
@@ -35,7 +35,7 @@ inline constexpr std::byte kMxfp4LargestExponent{252};
 constexpr float mxfp4_scale(std::byte exponent) noexcept {
   const auto bits = static_cast<std::uint32_t>(exponent);
   if (bits == 255) return std::numeric_limits<float>::quiet_NaN();
-  return std::bit_cast<float>(bits < 2 ? 0x00200000U << bits : (bits - 1) << 23U);
+  return bit_cast<float>(bits < 2 ? 0x00200000U << bits : (bits - 1) << 23U);
 }
 
 // Returns the code of the level nearest to `steps`, of two equally near ones the smaller; 0 and not

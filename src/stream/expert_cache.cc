@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "base/check.h"
+#include "base/ranges.h"
 
 namespace qsf {
 namespace {
@@ -85,7 +86,7 @@ void ExpertCache::want(std::uint32_t layer, std::span<const ExpertUse> uses) noe
 // Counts which experts a layer uses, by the groups that they were in before. Prompts teach nothing:
 // they use nearly all.
 void ExpertCache::learn(std::uint32_t layer, std::span<const ExpertUse> uses) noexcept {
-  if (std::ranges::none_of(uses, &ExpertUse::generates)) return;
+  if (ranges::none_of(uses, &ExpertUse::generates)) return;
   const std::size_t first = std::size_t{layer} * experts_per_layer_;
   for (std::uint32_t e = 0; e < experts_per_layer_; ++e)
     groups_[experts_[first + e].group].seen += 1;

@@ -2,9 +2,8 @@
 
 #include "stream/expert_prefetch.h"
 
-#include <algorithm>
-
 #include "base/check.h"
+#include "base/ranges.h"
 
 namespace qsf {
 namespace {
@@ -43,7 +42,7 @@ void ExpertPrefetch::start_pass() noexcept {
 bool ExpertPrefetch::wants(std::uint32_t layer) const noexcept {
   if (pass_ % kPassesBetweenTests == 0) return true;
   const auto of_layer = std::span(shares_).subspan(std::size_t{layer} * n_ranks_, n_ranks_);
-  return std::ranges::any_of(of_layer, [](float share) { return share >= kLeastShare; });
+  return ranges::any_of(of_layer, [](float share) { return share >= kLeastShare; });
 }
 
 std::span<const ExpertId> ExpertPrefetch::start(std::uint32_t layer,
@@ -71,7 +70,7 @@ bool ExpertPrefetch::spend(std::uint64_t bytes) noexcept {
 void ExpertPrefetch::learn(std::uint32_t layer, std::span<const ExpertUse> uses) noexcept {
   for (const Missing& guess : missing_) {
     if (layer != layer_) break;
-    const bool came_true = std::ranges::binary_search(uses, guess.expert, {}, &ExpertUse::expert);
+    const bool came_true = ranges::binary_search(uses, guess.expert, {}, &ExpertUse::expert);
     float& of_rank = share(layer, guess.rank);
     of_rank += ((came_true ? 1.0F : 0.0F) - of_rank) * kNewest;
   }

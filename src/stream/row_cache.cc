@@ -2,10 +2,10 @@
 
 #include "stream/row_cache.h"
 
-#include <algorithm>
 #include <utility>
 
 #include "base/check.h"
+#include "base/ranges.h"
 #include "quant/codec.h"
 #include "quant/interleave.h"
 
@@ -60,13 +60,13 @@ Status RowCache::decode(std::uint32_t tensor, TileId id, std::uint32_t row, std:
   for (std::size_t i = 0; i < entries_.size(); ++i) {
     if (entries_[i].tensor == tensor && entries_[i].row == row) {
       entries_[i].last_use = n_uses_;
-      std::ranges::copy(values(i, out.size()), out.begin());
+      ranges::copy(values(i, out.size()), out.begin());
       return ok_status();
     }
     if (entries_[i].last_use < entries_[oldest].last_use) oldest = i;
   }
   QSF_RETURN_IF_ERROR(read_row(id, row - table_.info(id).first_row, out));
-  std::ranges::copy(out, values(oldest, out.size()).begin());
+  ranges::copy(out, values(oldest, out.size()).begin());
   entries_[oldest] = {.tensor = tensor, .row = row, .last_use = n_uses_};
   return ok_status();
 }

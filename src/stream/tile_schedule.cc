@@ -7,6 +7,7 @@
 #include <string>
 
 #include "base/check.h"
+#include "base/ranges.h"
 #include "platform/clock.h"
 #include "platform/memory.h"
 
@@ -23,7 +24,7 @@ std::uint32_t max_slots(const TileTable& table) noexcept {
 
 ExpertCache make_expert_cache(const TileTable& table, std::uint64_t read_once_bytes) {
   if (!table.has_experts()) return {};
-  const std::uint64_t largest = *std::ranges::max_element(table.expert_bytes());
+  const std::uint64_t largest = *ranges::max_element(table.expert_bytes());
   const std::uint64_t by_bytes = read_once_bytes / std::max<std::uint64_t>(largest, 1);
   const std::uint64_t read_once_slots = std::max<std::uint64_t>(
       kLeastExpertSlots, std::min(by_bytes, table.expert_slots().size() / 8));

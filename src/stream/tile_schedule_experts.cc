@@ -2,8 +2,7 @@
 //
 // The part of TileSchedule that is about experts: which are wanted, which are guessed, their slots.
 
-#include <algorithm>
-
+#include "base/ranges.h"
 #include "platform/memory.h"
 #include "stream/tile_schedule.h"
 
@@ -18,7 +17,7 @@ void TileSchedule::want_experts(std::uint32_t section, std::span<const ExpertUse
   for (const ExpertUse& use : uses) {
     const ExpertId expert = table_.expert_of(section, use.expert);
     const bool is_read_ahead =
-        std::ranges::find(prefetch_.experts(), expert) != prefetch_.experts().end();
+        ranges::find(prefetch_.experts(), expert) != prefetch_.experts().end();
     const bool foreseen = is_read_ahead && experts_.slot_of(expert) != kNoExpertSlot;
     const bool is_hit = !is_read_ahead && is_in_memory(expert);
     if (foreseen) ++stats_.experts_foreseen;
@@ -124,8 +123,8 @@ bool TileSchedule::take_guess_slot(ExpertId expert) {
 
 // Whether all tiles of an expert are ready or being read.
 bool TileSchedule::is_in_memory(ExpertId expert) const {
-  return std::ranges::none_of(table_.tiles_of_expert(expert),
-                              [this](TileId id) { return uses_[id].state == TileState::kAbsent; });
+  return ranges::none_of(table_.tiles_of_expert(expert),
+                         [this](TileId id) { return uses_[id].state == TileState::kAbsent; });
 }
 
 std::uint64_t TileSchedule::stored_bytes_of(ExpertId expert) const {

@@ -10,6 +10,7 @@
 #include <utility>
 
 #include "base/check.h"
+#include "base/ranges.h"
 #include "format/expert_hits.h"
 #include "format/tensor_rules.h"
 #include "quant/codec.h"
@@ -143,7 +144,7 @@ Status TileTable::list_tiles(bool mapped) {
 // An expert may take the slot of any other, so either all are used where the file is mapped, or
 // none.
 void TileTable::share_expert_slots() {
-  const bool mapped = std::ranges::all_of(
+  const bool mapped = ranges::all_of(
       tiles_, [](const PagedTile& tile) { return tile.expert == kNoExpert || tile.mapped; });
   if (mapped) return;
   for (PagedTile& tile : tiles_) tile.mapped = tile.mapped && tile.expert == kNoExpert;

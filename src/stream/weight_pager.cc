@@ -3,11 +3,12 @@
 #include "stream/weight_pager.h"
 
 #include <algorithm>
-#include <bit>
 #include <string>
 #include <utility>
 
+#include "base/bit_cast.h"
 #include "base/check.h"
+#include "base/ranges.h"
 #include "quant/interleave.h"
 
 namespace qsf {
@@ -28,7 +29,7 @@ Result<std::unique_ptr<WeightPager>> WeightPager::open(const QsfReader& reader,
   QSF_ASSIGN_OR_RETURN(TileTable table, TileTable::build(reader, residency.limits));
   QSF_CHECK(table.residency().region_bytes == residency.region_bytes);
   QSF_CHECK(region.size() >= residency.region_bytes);
-  QSF_CHECK(std::bit_cast<std::uintptr_t>(region.data()) % kTileAlign == 0);
+  QSF_CHECK(bit_cast<std::uintptr_t>(region.data()) % kTileAlign == 0);
   QSF_CHECK(!residency.limits.mapped || device.path() == ReadPath::kMmap);
   std::unique_ptr<WeightPager> pager(new WeightPager(std::move(table), device, region, options));
   const TileTable& tiles = pager->table_;
@@ -182,7 +183,7 @@ Status WeightPager::decode_row(std::uint32_t section, std::uint32_t tensor, std:
                             std::string(tensor_kind_name(t.kind)).c_str(), row, t.n_rows - 1);
   }
   if (t.n_rows == 1) {
-    std::ranges::copy(vector_space(t), out.begin());
+    ranges::copy(vector_space(t), out.begin());
     return ok_status();
   }
   const std::span<const TileId> ids = table_.tiles_of(t);

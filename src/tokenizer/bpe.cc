@@ -3,8 +3,8 @@
 #include "tokenizer/bpe.h"
 
 #include <algorithm>
-#include <bit>
 
+#include "base/bit_cast.h"
 #include "tokenizer/utf8.h"
 
 namespace qsf {
@@ -15,7 +15,7 @@ constexpr std::uint32_t kNoSymbol = 0xFFFFFFFFU;
 
 // Orders floats as unsigned numbers, higher scores first; both zeros are the same.
 std::uint32_t merit_of_score(float score) noexcept {
-  const auto bits = std::bit_cast<std::uint32_t>(score + 0.0F);
+  const auto bits = bit_cast<std::uint32_t>(score + 0.0F);
   const std::uint32_t ascending = (bits & 0x80000000U) != 0 ? ~bits : bits | 0x80000000U;
   return ~ascending;
 }

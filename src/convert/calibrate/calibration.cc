@@ -12,6 +12,7 @@
 #include "base/bytes.h"
 #include "base/check.h"
 #include "base/crc32.h"
+#include "base/ranges.h"
 
 namespace qsf {
 
@@ -320,7 +321,7 @@ Status check_calibrated(const Calibration& calibration, const CalibratedModel& m
       {"tied head", std::to_string(known.tied_head), std::to_string(model.tied_head)},
   };
   const auto* const field =
-      std::ranges::find_if(fields, [](const auto& f) { return f.got != f.expected; });
+      ranges::find_if(fields, [](const auto& f) { return f.got != f.expected; });
   if (field == std::end(fields)) {
     return invalid_argument(
         "made with another model: its products in layer %u have other columns; calibrate this "
@@ -355,8 +356,8 @@ ExpertCoverage expert_coverage(const Calibration& calibration) noexcept {
   ExpertCoverage coverage;
   for (const LayerCalibration& layer : calibration.layers) {
     coverage.n_experts += layer.experts.size();
-    coverage.n_unused += static_cast<std::uint64_t>(
-        std::ranges::count(layer.experts, 0U, &ExpertCalibration::n_rows));
+    coverage.n_unused +=
+        static_cast<std::uint64_t>(ranges::count(layer.experts, 0U, &ExpertCalibration::n_rows));
   }
   return coverage;
 }

@@ -11,6 +11,7 @@
 
 #include "base/check.h"
 #include "base/crc32.h"
+#include "base/ranges.h"
 #include "format/expert_hits.h"
 #include "io/atomic_file.h"
 #include "io/file.h"
@@ -224,7 +225,7 @@ Status CalibrationDecoder::read_hits() {
     return ok_status();
   }
   const ByteSpan bytes = std::as_bytes(std::span(hits));
-  if (std::ranges::count(bytes, std::byte{0}) == std::ranges::ssize(bytes)) return ok_status();
+  if (ranges::count(bytes, std::byte{0}) == std::ssize(bytes)) return ok_status();
   return corrupt("hits of experts, but there are none");
 }
 

@@ -6,6 +6,7 @@
 #include <cmath>
 
 #include "base/check.h"
+#include "base/ranges.h"
 #include "format/expert_hits.h"
 #include "stream/expert_replay.h"
 
@@ -40,14 +41,14 @@ void ExpertChoices::add(std::uint32_t layer, std::uint64_t token,
                         std::span<const ExpertChoice> chosen) noexcept {
   if (token >= n_tokens_) return;
   const auto place =
-      static_cast<std::size_t>(std::ranges::lower_bound(layers_, layer) - layers_.begin());
+      static_cast<std::size_t>(ranges::lower_bound(layers_, layer) - layers_.begin());
   QSF_DCHECK(chosen.size() == n_used_ && place < layers_.size() && layers_[place] == layer);
   const std::span<std::uint16_t> to =
       std::span(chosen_).subspan((token * layers_.size() + place) * n_used_, n_used_);
-  std::ranges::transform(chosen, to.begin(), [](const ExpertChoice& choice) {
+  ranges::transform(chosen, to.begin(), [](const ExpertChoice& choice) {
     return static_cast<std::uint16_t>(choice.expert);
   });
-  std::ranges::sort(to);
+  ranges::sort(to);
 }
 
 float ExpertChoices::hits_of(std::uint32_t n_slots) const {
@@ -58,7 +59,7 @@ float ExpertChoices::hits_of(std::uint32_t n_slots) const {
   for (std::uint64_t token = 0; token < n_tokens_; ++token) {
     replay.start_token();
     for (std::uint32_t place = 0; place < layers_.size(); ++place) {
-      std::ranges::copy(of(token, place), experts.begin());
+      ranges::copy(of(token, place), experts.begin());
       const std::uint32_t n_found = replay.use(layers_[place], experts);
       if (token < n_tokens_ / 4) continue;
       n_hits += n_found;

@@ -2,7 +2,6 @@
 
 #include "convert/calibrate/saved_hidden_rows.h"
 
-#include <algorithm>
 #include <optional>
 #include <string_view>
 #include <utility>
@@ -10,6 +9,7 @@
 #include "base/bytes.h"
 #include "base/check.h"
 #include "base/crc32.h"
+#include "base/ranges.h"
 #include "io/atomic_file.h"
 #include "io/file.h"
 
@@ -78,7 +78,7 @@ SavedHiddenRows::SavedHiddenRows(std::vector<Place> places, std::size_t n_window
     place.crcs.resize(n_windows);
   }
   // The bytes after the last row of a short window reach the disk as well.
-  std::ranges::fill(bytes(), std::byte{0});
+  ranges::fill(bytes(), std::byte{0});
 }
 
 Status SavedHiddenRows::read_state() {
@@ -115,11 +115,11 @@ Status SavedHiddenRows::write_state() const {
 Result<std::uint32_t> SavedHiddenRows::start(std::uint32_t layer) {
   // A layer after the requested one is of no use.
   const auto worth = [layer](const Place& place) { return place.layer <= layer ? place.layer : 0; };
-  const auto best = std::ranges::max_element(places_, {}, worth);
+  const auto best = ranges::max_element(places_, {}, worth);
   const std::uint32_t begin = worth(*best);
   from_ = static_cast<std::size_t>(best - places_.begin());
   to_ = begin > 0 ? places_.size() - 1 - from_
-                  : static_cast<std::size_t>(std::ranges::min_element(places_, {}, &Place::layer) -
+                  : static_cast<std::size_t>(ranges::min_element(places_, {}, &Place::layer) -
                                              places_.begin());
   // Until all windows are written they are rows of two places.
   if (places_[to_].layer != 0) {

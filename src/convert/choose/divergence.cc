@@ -7,6 +7,7 @@
 #include <memory>
 
 #include "base/portable_math.h"
+#include "base/ranges.h"
 #include "ops/log_sum_exp.h"
 
 namespace qsf {
@@ -20,8 +21,8 @@ class ReferenceSink final : public LogitsSink {
 
   void consume(std::uint32_t row, std::uint32_t first_token,
                std::span<const float> logits) noexcept override {
-    std::ranges::copy(logits, logits_.begin() + static_cast<std::ptrdiff_t>(
-                                                    std::size_t{row} * n_vocab_ + first_token));
+    ranges::copy(logits, logits_.begin() + static_cast<std::ptrdiff_t>(std::size_t{row} * n_vocab_ +
+                                                                       first_token));
     sums_[row].add(logits);
     if (first_token + logits.size() == n_vocab_) log_z_[row] = sums_[row].value();
   }
@@ -43,7 +44,7 @@ class ComparingSink final : public LogitsSink {
         log_z_(log_z),
         divergences_(divergences),
         sums_(log_z.size()) {
-    std::ranges::fill(divergences_, 0.0);
+    ranges::fill(divergences_, 0.0);
   }
 
   void consume(std::uint32_t row, std::uint32_t first_token,
@@ -100,7 +101,7 @@ Status DivergenceMeter::run(Engine& engine, bool reference) {
     QSF_RETURN_IF_ERROR(std::move(status));
   }
   const std::vector<double>& numbers = reference ? log_z_ : results_;
-  const bool finite = std::ranges::all_of(numbers, [](double v) { return std::isfinite(v); });
+  const bool finite = ranges::all_of(numbers, [](double v) { return std::isfinite(v); });
   return finite ? ok_status() : corrupt("logits of the model: not finite; the model is damaged");
 }
 

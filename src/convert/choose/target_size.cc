@@ -11,6 +11,7 @@
 
 #include "base/check.h"
 #include "base/portable_math.h"
+#include "base/ranges.h"
 #include "convert/choose/allocation.h"
 #include "convert/choose/sensitivity.h"
 #include "convert/encode/encode_rows.h"
@@ -118,7 +119,7 @@ Status Planner::take_matrices() {
     }
     for (const SourcePlace& place : groups_[g].members) add_place(place, g);
   }
-  std::ranges::stable_sort(matrices_, {}, [](const Matrix& m) {
+  ranges::stable_sort(matrices_, {}, [](const Matrix& m) {
     return std::pair(m.places.front().section.kind, m.places.front().section.layer);
   });
   for (Matrix& matrix : matrices_) QSF_RETURN_IF_ERROR(take_choices(matrix));
@@ -158,7 +159,7 @@ Status Planner::take_choices(Matrix& matrix) {
   matrix.formats.assign(std::begin(kCandidates), std::end(kCandidates));
   const auto own = own_format(source_, matrix.places);
   matrix.keeps_codes = own && !is_float_type(own->type);
-  if (matrix.keeps_codes && std::ranges::find(matrix.formats, *own) == matrix.formats.end()) {
+  if (matrix.keeps_codes && ranges::find(matrix.formats, *own) == matrix.formats.end()) {
     matrix.formats.push_back(*own);
   }
   for (const BlockFormat format : matrix.formats) {
@@ -232,7 +233,7 @@ Status Planner::measure(Matrix& matrix) {
     matrix.errors.push_back(error);
   }
   for (const Probe* probe : probes_of(groups_[matrix.group])) {
-    const auto known = std::ranges::find(matrix.formats, probe->format);
+    const auto known = ranges::find(matrix.formats, probe->format);
     if (known != matrix.formats.end()) {
       matrix.probed.push_back(
           matrix.errors[static_cast<std::size_t>(known - matrix.formats.begin())]);
@@ -261,7 +262,7 @@ void Planner::estimate_costs_by_error() {
 void Planner::estimate_costs() {
   for (std::size_t g = 0; g < groups_.size(); ++g) {
     const std::vector<const Probe*> probes = probes_of(groups_[g]);
-    const auto n_members = static_cast<double>(std::ranges::count(matrices_, g, &Matrix::group));
+    const auto n_members = static_cast<double>(ranges::count(matrices_, g, &Matrix::group));
     std::vector<double> divergences;
     std::vector<double> errors(probes.size());
     for (const Probe* probe : probes) divergences.push_back(probe->divergence / n_members);
@@ -365,7 +366,7 @@ double interpolate_divergence(std::span<const double> errors, std::span<const do
   for (std::size_t i = 0; i < errors.size(); ++i) {
     points.emplace_back(std::max(errors[i], kLeast), std::max(divergences[i], kLeast));
   }
-  std::ranges::sort(points);
+  ranges::sort(points);
   if (error <= points.front().first) return points.front().second * error / points.front().first;
   if (error >= points.back().first) return points.back().second * error / points.back().first;
   std::size_t next = 1;

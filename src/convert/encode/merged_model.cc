@@ -10,6 +10,7 @@
 #include "base/bytes.h"
 #include "base/check.h"
 #include "base/crc32.h"
+#include "base/ranges.h"
 
 namespace qsf {
 namespace {
@@ -90,7 +91,7 @@ Result<MergedModel::Place> MergedModel::find_place(const AdapterPair& pair) {
   if (head && spec_.tied_head) head_.add(*source_, spec_);
   const SectionKind section = head ? SectionKind::kFinal : SectionKind::kLayer;
   const std::span<const SourceTensor> all = tensors(section, pair.layer);
-  const auto found = std::ranges::find_if(all, [&](const SourceTensor& tensor) {
+  const auto found = ranges::find_if(all, [&](const SourceTensor& tensor) {
     return tensor.kind == pair.kind && tensor.expert == pair.expert;
   });
   if (found == all.end()) {
@@ -134,7 +135,7 @@ Status MergedModel::add_terms(std::span<const Term> terms, std::uint32_t first_r
     }
     for (std::size_t c = 0; c < n_cols; ++c) weights[c] = static_cast<float>(sums[c]);
   }
-  if (std::ranges::all_of(out, [](float weight) { return std::isfinite(weight); })) {
+  if (ranges::all_of(out, [](float weight) { return std::isfinite(weight); })) {
     return ok_status();
   }
   return unsupported("the merged weights are not finite; give the adapter a smaller scale");

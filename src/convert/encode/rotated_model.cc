@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "base/check.h"
+#include "base/ranges.h"
 #include "base/rng.h"
 
 namespace qsf {
@@ -212,7 +213,7 @@ Status RotatedModel::read_gains() {
   const auto read = [&](SectionKind section, std::uint32_t layer, TensorKind kind,
                         std::vector<float>& gain) {
     const std::span<const SourceTensor> tensors = source_->tensors(section, layer);
-    const auto found = std::ranges::find(tensors, kind, &SourceTensor::kind);
+    const auto found = ranges::find(tensors, kind, &SourceTensor::kind);
     if (found == tensors.end()) return ok_status();
     gain.resize(found->cols);
     return source_->read_rows(section, layer, static_cast<std::size_t>(found - tensors.begin()), 0,
@@ -329,8 +330,8 @@ Status RotatedModel::read_mixed(const Origin& from, const SourceTensor& tensor,
     rotation.rotate_columns(at, n_cols, rows);
     const std::uint32_t first = std::max(at, first_row);
     const std::uint32_t last = std::min(at + block, end);
-    std::ranges::copy(std::span(rows).subspan((first - at) * n_cols, (last - first) * n_cols),
-                      out.begin() + static_cast<std::ptrdiff_t>((first - first_row) * n_cols));
+    ranges::copy(std::span(rows).subspan((first - at) * n_cols, (last - first) * n_cols),
+                 out.begin() + static_cast<std::ptrdiff_t>((first - first_row) * n_cols));
   }
   return ok_status();
 }
@@ -341,7 +342,7 @@ Status RotatedModel::read_rows(SectionKind section, std::uint32_t layer, std::si
   const Origin from = origin(section, layer, tensor);
   const Change change = change_of(info.kind, layer);
   if (change.ones) {
-    std::ranges::fill(out, 1.0F);
+    ranges::fill(out, 1.0F);
     return ok_status();
   }
   if (change.rows != nullptr) {
@@ -357,7 +358,7 @@ Status RotatedModel::read_rows(SectionKind section, std::uint32_t layer, std::si
     }
   }
   if (change.columns != nullptr) change.columns->rotate(out);
-  if (std::ranges::all_of(out, [](float weight) { return std::isfinite(weight); })) {
+  if (ranges::all_of(out, [](float weight) { return std::isfinite(weight); })) {
     return ok_status();
   }
   return unsupported("%s: the rotated weights are not finite; weights this large cannot be rotated",

@@ -12,6 +12,7 @@
 
 #include "base/check.h"
 #include "base/crc32.h"
+#include "base/ranges.h"
 
 namespace qsf {
 namespace {
@@ -98,7 +99,7 @@ Status SectionSaver::finish(std::span<const ErrorSums> sums) {
 
 std::string SavedSections::path_of(const SectionId& id) const {
   std::string label = id.label();
-  std::ranges::replace(label, ' ', '-');
+  ranges::replace(label, ' ', '-');
   return folder_ + "/" + kPrefix + label;
 }
 

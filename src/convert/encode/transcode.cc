@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "base/check.h"
+#include "base/ranges.h"
 #include "convert/choose/format_choice.h"
 #include "convert/encode/encode_rows.h"
 #include "convert/encode/saved_sections.h"
@@ -223,7 +224,7 @@ Status Transcoder::write_section(std::size_t section, QsfWriter& writer) {
     converting_.report(id);
   }
   if (before) {
-    std::ranges::copy(before->sums(), sums.begin());
+    ranges::copy(before->sums(), sums.begin());
     before->drop_cached();
   }
   if (saver) QSF_RETURN_IF_ERROR(saver->finish(sums));

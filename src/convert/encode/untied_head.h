@@ -6,7 +6,6 @@
 #ifndef QSF_CONVERT_ENCODE_UNTIED_HEAD_H_
 #define QSF_CONVERT_ENCODE_UNTIED_HEAD_H_
 
-#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <optional>
@@ -14,6 +13,7 @@
 #include <vector>
 
 #include "base/check.h"
+#include "base/ranges.h"
 #include "format/model_spec.h"
 #include "import/model_source.h"
 
@@ -24,8 +24,7 @@ class UntiedHead {
   // Adds a head with the rows of the embedding. Requires  spec.tied_head; it is false afterwards
   void add(const ModelSource& source, ModelSpec& spec) {
     const std::span<const SourceTensor> embedding = source.tensors(SectionKind::kEmbedding, 0);
-    const auto found =
-        std::ranges::find(embedding, TensorKind::kTokenEmbedding, &SourceTensor::kind);
+    const auto found = ranges::find(embedding, TensorKind::kTokenEmbedding, &SourceTensor::kind);
     QSF_CHECK(spec.tied_head && found != embedding.end());
     embedding_ = static_cast<std::size_t>(found - embedding.begin());
     const std::span<const SourceTensor> final = source.tensors(SectionKind::kFinal, 0);

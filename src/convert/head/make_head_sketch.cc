@@ -11,6 +11,7 @@
 #include <utility>
 
 #include "base/check.h"
+#include "base/ranges.h"
 #include "convert/encode/encode_rows.h"
 #include "convert/head/principal_axes.h"
 #include "convert/head/sketch_errors.h"
@@ -75,7 +76,7 @@ Status check_head(const QsfReader& reader) {
 double round_block(std::optional<QuantType> type, std::span<const float> values,
                    std::span<float> rounded, MutableByteSpan bytes) {
   if (!type.has_value()) {
-    std::ranges::fill(rounded, 0.0F);
+    ranges::fill(rounded, 0.0F);
     return 0.0;
   }
   const BlockFormat format = format_of(*type);
@@ -180,7 +181,7 @@ class SketchMaker {
   // Orders blocks by falling bits; a narrower last one stays last, with the fewest bits of any.
   void sort_blocks(std::vector<float>& axes) {
     const bool is_narrow = n_cols_ % kSketchColumns != 0;
-    if (is_narrow) bits_.back() = *std::ranges::min_element(bits_);
+    if (is_narrow) bits_.back() = *ranges::min_element(bits_);
     std::vector<std::uint32_t> order(bits_.size());
     std::iota(order.begin(), order.end(), 0U);
     std::stable_sort(order.begin(), order.end() - (is_narrow ? 1 : 0),

@@ -5,10 +5,10 @@
 #define EIGEN_DONT_PARALLELIZE
 #define EIGEN_MPL2_ONLY
 #include <Eigen/Eigenvalues>
-#include <algorithm>
 #include <cmath>
 
 #include "base/check.h"
+#include "base/ranges.h"
 
 namespace qsf {
 
@@ -24,7 +24,7 @@ void OuterProducts::add(std::span<const float> row) noexcept {
 
 Result<std::vector<float>> OuterProducts::axes() const {
   using Matrix = Eigen::Matrix<double, Eigen::Dynamic, Eigen::Dynamic, Eigen::RowMajor>;
-  if (!std::ranges::all_of(sums_, [](double sum) { return std::isfinite(sum); })) {
+  if (!ranges::all_of(sums_, [](double sum) { return std::isfinite(sum); })) {
     return invalid_argument("head sketch: hidden rows of the calibration are not finite");
   }
   const auto n = static_cast<Eigen::Index>(n_cols_);

@@ -4,10 +4,10 @@
 
 #include "kernels/math/math.h"
 
-#include <bit>
 #include <cstdint>
 #include <limits>
 
+#include "base/bit_cast.h"
 #include "kernels/math/math_vectors.h"
 
 namespace qsf::kernels {
@@ -41,11 +41,11 @@ double log_f64(double x) noexcept {
   }
   // The exponent changes at sqrt(1/2) instead of at 1: subtracting its bits first rounds it so.
   constexpr std::uint64_t kSqrtHalfBits = 0x3FE6A09E667F3BCDU;
-  const std::uint64_t offset = std::bit_cast<std::uint64_t>(x) - kSqrtHalfBits;
+  const std::uint64_t offset = bit_cast<std::uint64_t>(x) - kSqrtHalfBits;
   const auto exponent = static_cast<std::int64_t>(offset) >> 52;
   k += exponent;
-  const double m = std::bit_cast<double>(std::bit_cast<std::uint64_t>(x) -
-                                         (static_cast<std::uint64_t>(exponent) << 52));
+  const double m =
+      bit_cast<double>(bit_cast<std::uint64_t>(x) - (static_cast<std::uint64_t>(exponent) << 52));
   const double f = m - 1.0;
   const double s = f / (m + 1.0);
   const double z = s * s;

@@ -4,9 +4,10 @@
 
 #include "kernels/sample/sample.h"
 
-#include <bit>
 #include <limits>
 #include <utility>
+
+#include "base/bit_cast.h"
 
 namespace qsf::kernels {
 
@@ -99,15 +100,15 @@ WeightBounds find_weight_bounds(const SampleKernels& kernels, const float* weigh
   constexpr std::uint32_t kFewBetween = 256;
   // Magnitudes order as their bits do. The first steps go down by factors of four, since most
   // weight is near the best one; then the interval is halved.
-  std::uint32_t above = std::bit_cast<std::uint32_t>(std::numeric_limits<float>::infinity());
+  std::uint32_t above = bit_cast<std::uint32_t>(std::numeric_limits<float>::infinity());
   std::uint32_t at_least = 1;  // the smallest number above 0
   std::uint32_t n_above = 0;
   std::uint32_t n_at_least = n_values;
   const auto sum_at = [&](std::uint32_t bits) {
-    return kernels.sum_at_least(weights, n_values, std::bit_cast<float>(bits));
+    return kernels.sum_at_least(weights, n_values, bit_cast<float>(bits));
   };
   for (float bound = 0.25F; bound > 0.0F; bound *= 0.25F) {
-    const std::uint32_t bits = std::bit_cast<std::uint32_t>(bound);
+    const std::uint32_t bits = bit_cast<std::uint32_t>(bound);
     const WeightSum sum = sum_at(bits);
     if (sum.sum >= wanted) {
       at_least = bits;
@@ -128,7 +129,7 @@ WeightBounds find_weight_bounds(const SampleKernels& kernels, const float* weigh
       n_above = sum.n_values;
     }
   }
-  return {.at_least = std::bit_cast<float>(at_least), .above = std::bit_cast<float>(above)};
+  return {.at_least = bit_cast<float>(at_least), .above = bit_cast<float>(above)};
 }
 
 }  // namespace qsf::kernels

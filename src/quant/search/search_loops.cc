@@ -2,9 +2,10 @@
 
 #include "quant/search/search_loops.h"
 
-#include <algorithm>
 #include <cstring>
 #include <iterator>
+
+#include "base/ranges.h"
 
 #if defined(__SSE2__)
 #include <emmintrin.h>
@@ -202,10 +203,9 @@ std::span<const CodebookTrialsMethod> codebook_trials_methods() noexcept {
 }
 
 RunCodebookTrialsFn best_codebook_trials() noexcept {
-  static const RunCodebookTrialsFn best =
-      std::ranges::find_if(kCodebookMethods, [](const auto& method) {
-        return method.is_available();
-      })->run;
+  static const RunCodebookTrialsFn best = ranges::find_if(kCodebookMethods, [](const auto& method) {
+                                            return method.is_available();
+                                          })->run;
   return best;
 }
 
