@@ -2,13 +2,13 @@
 
 #include "io/atomic_file.h"
 
-#include <unistd.h>
-
 #include <algorithm>
 #include <atomic>
 #include <cerrno>
 #include <cstring>
 #include <utility>
+
+#include "io/process_id.h"
 
 namespace qsf {
 namespace {
@@ -20,8 +20,7 @@ constexpr const char* kTemporaryMark = ".tmp-";
 // process left behind is stepped over.
 std::string temporary_name(const std::string& path) {
   static std::atomic<unsigned> counter{0};
-  return path + kTemporaryMark + std::to_string(::getpid()) + "-" +
-         std::to_string(counter.fetch_add(1));
+  return path + kTemporaryMark + process_id() + "-" + std::to_string(counter.fetch_add(1));
 }
 
 Status create_failed(const std::string& path, int error) {

@@ -2,8 +2,6 @@
 
 #include "io/disk_probe.h"
 
-#include <pthread.h>
-
 #include <algorithm>
 #include <atomic>
 #include <charconv>
@@ -20,7 +18,7 @@
 #include "base/check.h"
 #include "io/atomic_file.h"
 #include "platform/clock.h"
-#include "platform/threads.h"
+#include "platform/thread.h"
 
 namespace qsf {
 namespace {
@@ -88,14 +86,14 @@ void* work_entry(void* worker) {
 
 // Runs every worker, the first one on this thread.
 Status run_workers(std::vector<Worker>& workers) {
-  std::vector<pthread_t> threads;
+  std::vector<Thread> threads;
   for (std::size_t i = 1; i < workers.size(); ++i) {
-    pthread_t thread;
-    if (start_thread(work_entry, &workers[i], &thread) != 0) break;
-    threads.push_back(thread);
+    Thread thread;
+    if (thread.start(work_entry, &workers[i]) != 0) break;
+    threads.push_back(std::move(thread));
   }
   work(workers[0]);
-  for (const pthread_t thread : threads) ::pthread_join(thread, nullptr);
+  for (Thread& thread : threads) thread.join();
   if (threads.size() + 1 < workers.size()) {
     return out_of_budget("probing a disk with %zu threads: the system refused one", workers.size());
   }

@@ -12,7 +12,6 @@
 #include "base/check.h"
 #include "kv/kv_block.h"
 #include "platform/clock.h"
-#include "platform/threads.h"
 
 namespace qsf {
 namespace {
@@ -65,12 +64,11 @@ Result<std::unique_ptr<SpilledKvStore>> SpilledKvStore::open(const KvShape& shap
   QSF_ASSIGN_OR_RETURN(
       store->queue_, store->device().make_queue(
                          {first, static_cast<std::size_t>(window_bytes * store->windows_.size())}));
-  const int error = start_thread(run_thread, store.get(), &store->thread_);
+  const int error = store->thread_.start(run_thread, store.get());
   if (error != 0) {
     return out_of_budget("%s: the system did not start the thread that reads it: %s", path.c_str(),
                          std::strerror(error));
   }
-  store->started_ = true;
   return store;
 }
 
@@ -93,13 +91,13 @@ SpilledKvStore::SpilledKvStore(const KvShape& shape, std::uint32_t n_pages,
 }
 
 SpilledKvStore::~SpilledKvStore() {
-  if (!started_) return;
+  if (!thread_.is_started()) return;
   {
     const std::lock_guard lock(mutex_);
     is_stopping_ = true;
   }
   changed_.notify_all();
-  QSF_CHECK(::pthread_join(thread_, nullptr) == 0);
+  thread_.join();
 }
 
 Status SpilledKvStore::status() const {

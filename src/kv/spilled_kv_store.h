@@ -13,8 +13,6 @@
 #ifndef QSF_KV_SPILLED_KV_STORE_H_
 #define QSF_KV_SPILLED_KV_STORE_H_
 
-#include <pthread.h>
-
 #include <array>
 #include <atomic>
 #include <condition_variable>
@@ -32,6 +30,7 @@
 #include "io/async_reader.h"
 #include "io/scratch_file.h"
 #include "kv/kv_page_store.h"
+#include "platform/thread.h"
 
 namespace qsf {
 
@@ -133,8 +132,7 @@ class SpilledKvStore final : public KvPageStore {
   const std::uint64_t stride_;  // from page to page, in the file and in a window
   const std::unique_ptr<ScratchFile> file_;
   std::unique_ptr<AsyncReader> queue_;
-  pthread_t thread_{};
-  bool started_ = false;
+  Thread thread_;
 
   std::vector<Window> windows_;          // two, or one of a model of one layer
   std::vector<std::uint8_t> page_uses_;  // [pages], of PageUse; changed while there are no jobs

@@ -1,26 +1,16 @@
 // SPDX-License-Identifier: MIT
 //
-// CPU features from cpuid and XCR0, or from the auxiliary vector on AArch64.
+// CPU features from cpuid and XCR0, and from the system where only that knows.
 //
 // Based on: Intel 64 and IA-32 Architectures Software Developer's Manual, volume 2, CPUID, and
 // volume 1, 13.3 (XCR0).
 
 #include "platform/cpu.h"
 
-#include <unistd.h>
-
-#include <algorithm>
 #include <string_view>
 
 #if defined(__x86_64__)
 #include <cpuid.h>
-#if defined(__linux__)
-#include <sys/syscall.h>
-#include <unistd.h>
-#endif
-#elif defined(__aarch64__) && defined(__linux__)
-#include <asm/hwcap.h>
-#include <sys/auxv.h>
 #endif
 
 namespace qsf {
@@ -79,17 +69,6 @@ X86CpuidWords read_cpuid() noexcept {
   if (bit(words.leaf1_ecx, kOsxsave)) words.xcr0 = read_xcr0();
   return words;
 }
-
-// Requests the tile registers, which Linux saves only for programs that request them.
-bool request_tile_state() noexcept {
-#if defined(__linux__)
-  constexpr int kRequestPermission = 0x1023;  // ARCH_REQ_XCOMP_PERM
-  constexpr int kTileData = 18;               // XFEATURE_XTILEDATA
-  return ::syscall(SYS_arch_prctl, kRequestPermission, kTileData) == 0;
-#else
-  return false;
-#endif
-}
 #endif
 
 }  // namespace
@@ -137,9 +116,7 @@ CpuFeatures detect_cpu_features() noexcept {
 #elif defined(__aarch64__)
   CpuFeatures cpu;
   cpu.add(CpuFeature::kNeon);  // part of the base architecture
-#if defined(__linux__)
-  if ((getauxval(AT_HWCAP) & HWCAP_ASIMDDP) != 0) cpu.add(CpuFeature::kNeonDot);
-#endif
+  if (system_reports_neon_dot()) cpu.add(CpuFeature::kNeonDot);
   return cpu;
 #else
   return {};
@@ -159,14 +136,6 @@ std::string cpu_features_text(const CpuFeatures& features) {
     text += named.name;
   }
   return text;
-}
-
-std::uint64_t last_level_cache_bytes() noexcept {
-  long n_bytes = 0;
-#if defined(_SC_LEVEL2_CACHE_SIZE) && defined(_SC_LEVEL3_CACHE_SIZE)
-  n_bytes = std::max(::sysconf(_SC_LEVEL2_CACHE_SIZE), ::sysconf(_SC_LEVEL3_CACHE_SIZE));
-#endif
-  return n_bytes > 0 ? static_cast<std::uint64_t>(n_bytes) : std::uint64_t{32} << 20;
 }
 
 }  // namespace qsf

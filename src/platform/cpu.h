@@ -53,8 +53,16 @@ const CpuFeatures& host_cpu() noexcept;
 // Returns the names of the features, such as "sse4.2 avx2 fma f16c"; empty when there are none.
 std::string cpu_features_text(const CpuFeatures& features);
 
-// Returns the bytes of the largest cache, 32 MiB where the system does not say. Threads  any
+inline constexpr std::uint64_t kUsualCacheBytes = std::uint64_t{32} << 20;
+
+// Returns the bytes of the largest cache, kUsualCacheBytes where the system does not say.
+// Threads  any
 std::uint64_t last_level_cache_bytes() noexcept;
+
+// What only the system knows, for detect_cpu_features(): whether it grants the tile registers of
+// AMX, and whether a CPU of AArch64 has dot products.
+bool request_tile_state() noexcept;
+bool system_reports_neon_dot() noexcept;
 
 // The raw results of cpuid and xgetbv, so that decoding can be tested on any machine.
 struct X86CpuidWords {

@@ -6,14 +6,14 @@
 #ifndef QSF_PLATFORM_CPU_COUNT_H_
 #define QSF_PLATFORM_CPU_COUNT_H_
 
-#include <pthread.h>
-
 #include <cstdint>
 #include <limits>
 #include <span>
 #include <string>
 #include <string_view>
 #include <vector>
+
+#include "platform/thread.h"
 
 namespace qsf {
 
@@ -27,9 +27,10 @@ std::vector<unsigned> parse_cpu_list(std::string_view text);
 double parse_cpu_max(std::string_view text);
 double parse_cfs_quota(std::string_view quota_us, std::string_view period_us);
 
-// Returns the smallest quota of this process's control groups, their ancestors included. `root`
-// goes in front of /proc and /sys; empty on a real machine.
-double cgroup_cpu_quota(const std::string& root);
+// Returns the smallest quota of this process's control groups, their ancestors included; kNoQuota
+// where the system has no such groups. `root` goes in front of /proc and /sys; empty on a real
+// machine.
+double cpu_quota(const std::string& root);
 
 // Returns the CPUs that the calling thread may run on; all CPUs where the system does not say.
 std::vector<unsigned> allowed_cpus();
@@ -45,7 +46,7 @@ unsigned usable_cpus(const std::string& root, std::span<const unsigned> cpus);
 
 // Restricts a thread to `cpus`. Returns 0 or the system's error number, ENOTSUP where threads
 // cannot be bound.
-int bind_thread(pthread_t thread, std::span<const unsigned> cpus);
+int bind_thread(ThreadHandle thread, std::span<const unsigned> cpus);
 
 }  // namespace qsf
 

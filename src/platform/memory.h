@@ -28,6 +28,10 @@ Result<MutableByteSpan> map_pages(std::uint64_t n_bytes, HugePages huge_pages);
 // Requires  a span that map_pages returned, or an empty one
 void unmap_pages(MutableByteSpan pages) noexcept;
 
+// Returns the part of `bytes` that consists of whole pages of `page` bytes, a power of two; empty
+// when there is none.
+MutableByteSpan whole_pages(MutableByteSpan bytes, std::size_t page) noexcept;
+
 // Returns the whole pages inside a part of a mapping to the system; they read as zeros afterwards.
 // Requires  inside a span that map_pages returned
 void discard_pages(MutableByteSpan bytes) noexcept;

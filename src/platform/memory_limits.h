@@ -32,6 +32,9 @@ struct MemoryLimits {
 // means no limit, and so does malformed text.
 std::uint64_t parse_memory_limit(std::string_view text);
 
+// Returns the number at the beginning of a text, behind blanks, or 0.
+std::uint64_t leading_number(std::string_view text);
+
 // Returns the number behind `key` on its line of a table of keys and numbers ("inactive_file 4096",
 // "MemTotal:  24684084 kB", where the unit is left to the caller), or 0.
 std::uint64_t table_number(std::string_view text, std::string_view key);

@@ -10,6 +10,7 @@
 #include <filesystem>
 #include <fstream>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "base/sanitizer.h"
@@ -34,6 +35,51 @@ TEST(ClockTest, NeverGoesBack) {
     last = now;
   }
   EXPECT_TRUE(moved);
+}
+
+// Tiles are aligned to 4,096 bytes, also where a page has 16,384 (Raspberry Pi 5, Apple silicon).
+TEST(WholePagesTest, KeepsNeighboursOnPagesOfAnySize) {
+  constexpr std::size_t kMemoryBytes = std::size_t{1} << 18;
+  alignas(65536) static std::byte memory[kMemoryBytes];
+  const MutableByteSpan all(memory);
+  for (const std::size_t page : {std::size_t{4096}, std::size_t{16384}, std::size_t{65536}}) {
+    EXPECT_EQ(whole_pages(all, page).size(), kMemoryBytes);
+    EXPECT_TRUE(whole_pages(all.subspan(1, page), page).empty());
+    EXPECT_TRUE(whole_pages(all.first(page - 1), page).empty());
+    EXPECT_TRUE(whole_pages({}, page).empty());
+    const MutableByteSpan inner = whole_pages(all.subspan(page - 4096, 2 * page), page);
+    EXPECT_EQ(inner.data(), memory + (page == 4096 ? 0 : page)) << page;
+    EXPECT_EQ(inner.size(), page == 4096 ? 2 * page : page) << page;
+    EXPECT_EQ(whole_pages(all.subspan(page, page + 4096), page).size(),
+              page == 4096 ? 2 * page : page);
+  }
+}
+
+TEST(ThreadTest, RunsOnceAndCanBeStartedAgain) {
+  struct Seen {
+    ThreadHandle handle = 0;
+    int n_runs = 0;
+  } seen;
+  const auto run = [](void* argument) -> void* {
+    Seen& to = *static_cast<Seen*>(argument);
+    to.handle = this_thread();
+    ++to.n_runs;
+    return nullptr;
+  };
+  Thread thread;
+  EXPECT_FALSE(thread.is_started());
+  for (int i = 1; i <= 2; ++i) {
+    ASSERT_EQ(thread.start(run, &seen), 0);
+    EXPECT_TRUE(thread.is_started());
+    Thread moved = std::move(thread);
+    EXPECT_FALSE(thread.is_started());
+    const ThreadHandle handle = moved.handle();
+    moved.join();
+    EXPECT_FALSE(moved.is_started());
+    EXPECT_EQ(seen.handle, handle);
+    EXPECT_NE(seen.handle, this_thread());
+    EXPECT_EQ(seen.n_runs, i);
+  }
 }
 
 TEST(CpuCountTest, ParsesListsOfCpus) {
@@ -95,11 +141,11 @@ TEST_F(MachineTest, CountsEachPhysicalCoreOnce) {
 TEST_F(MachineTest, TakesTheSmallestQuotaOfAllAncestors) {
   const std::vector<unsigned> cpus = {0, 1, 2, 3};
   put("/proc/self/cgroup", "0::/outer/inner\n");
-  EXPECT_EQ(cgroup_cpu_quota(root_), kNoQuota);
+  EXPECT_EQ(cpu_quota(root_), kNoQuota);
   put("/sys/fs/cgroup/outer/inner/cpu.max", "max 100000\n");
   EXPECT_EQ(usable_cores(root_, cpus), 4U);
   put("/sys/fs/cgroup/outer/cpu.max", "250000 100000\n");
-  EXPECT_EQ(cgroup_cpu_quota(root_), 2.5);
+  EXPECT_EQ(cpu_quota(root_), 2.5);
   EXPECT_EQ(usable_cores(root_, cpus), 3U);
   put("/sys/fs/cgroup/cpu.max", "50000 100000\n");
   EXPECT_EQ(usable_cores(root_, cpus), 1U);
@@ -109,7 +155,7 @@ TEST_F(MachineTest, ReadsQuotasOfVersionOne) {
   put("/proc/self/cgroup", "5:memory:/m\n4:cpu,cpuacct:/box\n");
   put("/sys/fs/cgroup/cpu/box/cpu.cfs_quota_us", "200000\n");
   put("/sys/fs/cgroup/cpu/box/cpu.cfs_period_us", "100000\n");
-  EXPECT_EQ(cgroup_cpu_quota(root_), 2.0);
+  EXPECT_EQ(cpu_quota(root_), 2.0);
 }
 
 TEST(CpuCountTest, ThisMachineHasAtLeastOneCoreAndAtMostTheOnlineOnes) {

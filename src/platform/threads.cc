@@ -18,9 +18,6 @@
 
 #include "platform/threads.h"
 
-#include <pthread.h>
-#include <signal.h>
-
 #include <algorithm>
 #include <atomic>
 #include <cerrno>
@@ -28,11 +25,11 @@
 #include <cstring>
 #include <mutex>
 #include <optional>
+#include <utility>
 #include <vector>
 
 #include "base/bytes.h"
 #include "base/check.h"
-#include "base/sanitizer.h"
 #include "platform/clock.h"
 #include "platform/cpu_count.h"
 
@@ -112,8 +109,8 @@ struct ThreadPool::State {
 
   std::vector<Worker> workers;
   std::vector<Start> starts;
-  std::vector<pthread_t> threads;
-  pthread_t pinned_caller{};
+  std::vector<Thread> threads;
+  ThreadHandle pinned_caller = 0;
   std::vector<unsigned> caller_cpus;  // that it may run on without us; empty: not pinned
 };
 
@@ -197,7 +194,7 @@ Status ThreadPool::State::pin(const std::vector<unsigned>& cpus) {
         workers.size(), cores.size());
   }
   for (std::size_t worker = 0; worker < workers.size(); ++worker) {
-    const pthread_t thread = worker == 0 ? ::pthread_self() : threads[worker - 1];
+    const ThreadHandle thread = worker == 0 ? this_thread() : threads[worker - 1].handle();
     const int error = bind_thread(thread, {&cores[worker], 1});
     if (error != 0) {
       return unsupported(
@@ -210,29 +207,6 @@ Status ThreadPool::State::pin(const std::vector<unsigned>& cpus) {
     }
   }
   return ok_status();
-}
-
-std::size_t thread_stack_bytes() noexcept {
-#ifdef QSF_WITH_SANITIZER
-  return std::size_t{2} << 20;  // red zones and shadow calls take several times the frame
-#else
-  return std::size_t{256} << 10;
-#endif
-}
-
-int start_thread(void* (*run)(void* argument), void* argument, pthread_t* thread) {
-  pthread_attr_t attributes;
-  QSF_CHECK(::pthread_attr_init(&attributes) == 0);
-  QSF_CHECK(::pthread_attr_setstacksize(&attributes, thread_stack_bytes()) == 0);
-  // Signals belong to the threads of the program that uses us.
-  sigset_t all_signals;
-  sigset_t old_signals;
-  ::sigfillset(&all_signals);
-  ::pthread_sigmask(SIG_SETMASK, &all_signals, &old_signals);
-  const int error = ::pthread_create(thread, &attributes, run, argument);
-  ::pthread_sigmask(SIG_SETMASK, &old_signals, nullptr);
-  ::pthread_attr_destroy(&attributes);
-  return error;
 }
 
 ThreadPool::ThreadPool(unsigned n_threads, unsigned n_parallel)
@@ -252,9 +226,9 @@ Result<std::unique_ptr<ThreadPool>> ThreadPool::create(unsigned n_threads,
   int error = 0;
   for (unsigned worker = 1; worker < n_threads && error == 0; ++worker) {
     state.starts[worker] = {&state, worker};
-    pthread_t thread;
-    error = start_thread(&State::run_thread, &state.starts[worker], &thread);
-    if (error == 0) state.threads.push_back(thread);
+    Thread thread;
+    error = thread.start(&State::run_thread, &state.starts[worker]);
+    if (error == 0) state.threads.push_back(std::move(thread));
   }
   if (error != 0) {
     return out_of_budget("threads: the system started %zu of %u threads: %s; ask for fewer",
@@ -269,9 +243,9 @@ ThreadPool::~ThreadPool() {
   state_->stopping.store(true);
   { const std::lock_guard lock(state_->mutex); }
   state_->work_ready.notify_all();
-  for (const pthread_t thread : state_->threads) QSF_CHECK(::pthread_join(thread, nullptr) == 0);
+  for (Thread& thread : state_->threads) thread.join();
   const std::vector<unsigned>& cpus = state_->caller_cpus;
-  if (!cpus.empty() && ::pthread_equal(state_->pinned_caller, ::pthread_self()) != 0) {
+  if (!cpus.empty() && state_->pinned_caller == this_thread()) {
     bind_thread(state_->pinned_caller, cpus);  // may fail, and then the binding stays
   }
 }

@@ -10,30 +10,21 @@
 #ifndef QSF_PLATFORM_THREADS_H_
 #define QSF_PLATFORM_THREADS_H_
 
-#include <pthread.h>
-
 #include <cstddef>
 #include <cstdint>
 #include <memory>
 
 #include "base/function_ref.h"
 #include "base/result.h"
+#include "platform/thread.h"
 
 namespace qsf {
 
 inline constexpr unsigned kMaxThreads = 1024;
 
-// Bytes of stack of each thread that a pool starts, for the memory plan: 256 KiB, more in builds
-// with sanitizers.
-std::size_t thread_stack_bytes() noexcept;
-
 // Returns the best number of threads: the physical cores that this process may run on, bounded by
 // the CPU quota of its control groups, rounded up; at least 1. Threads  any
 unsigned default_thread_count();
-
-// Starts a thread with a stack of thread_stack_bytes(). It receives none of the program's signals
-// and must be joined. Returns 0 or the system's error number.
-int start_thread(void* (*run)(void* argument), void* argument, pthread_t* thread);
 
 struct ThreadPoolOptions {
   // Binds each worker to its own physical core, including the thread that creates the pool, which

@@ -9,7 +9,6 @@
 
 #include "base/check.h"
 #include "platform/clock.h"
-#include "platform/threads.h"
 #include "quant/codec.h"
 #include "quant/interleave.h"
 
@@ -55,12 +54,11 @@ Result<std::unique_ptr<TileReader>> TileReader::start(const TileTable& table,
   QSF_ASSIGN_OR_RETURN(std::unique_ptr<AsyncReader> queue, device.make_queue(ring));
   std::unique_ptr<TileReader> reader(new TileReader(table, device, schedule, region, staging,
                                                     std::move(decompressor), std::move(queue)));
-  const int error = start_thread(&TileReader::run_thread, reader.get(), &reader->thread_);
+  const int error = reader->thread_.start(&TileReader::run_thread, reader.get());
   if (error != 0) {
     return out_of_budget("%s: the system did not start a reading thread: %s",
                          table.reader().file().path().c_str(), std::strerror(error));
   }
-  reader->started_ = true;
   return reader;
 }
 
@@ -81,7 +79,7 @@ TileReader::TileReader(const TileTable& table, const ReadDevice& device, TileSch
 }
 
 TileReader::~TileReader() {
-  if (started_) QSF_CHECK(::pthread_join(thread_, nullptr) == 0);
+  if (thread_.is_started()) thread_.join();
 }
 
 void* TileReader::run_thread(void* self) {

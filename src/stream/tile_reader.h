@@ -9,8 +9,6 @@
 #ifndef QSF_STREAM_TILE_READER_H_
 #define QSF_STREAM_TILE_READER_H_
 
-#include <pthread.h>
-
 #include <cstddef>
 #include <cstdint>
 #include <memory>
@@ -22,6 +20,7 @@
 #include "format/tile_codec.h"
 #include "io/async_reader.h"
 #include "io/read_device.h"
+#include "platform/thread.h"
 #include "stream/tile_schedule.h"
 #include "stream/tile_table.h"
 
@@ -73,8 +72,7 @@ class TileReader {
   std::size_t note_chars_ = 0;    // of the queue's note so far
   std::vector<ReadJob> reading_;  // by tag; without a tile when free
   std::vector<ReadJob> mapped_;   // claimed and not yet touched, oldest first
-  pthread_t thread_{};
-  bool started_ = false;
+  Thread thread_;
 };
 
 }  // namespace qsf

@@ -5,13 +5,13 @@
 #ifndef QSF_CONVERT_CALIBRATE_MODEL_COPY_H_
 #define QSF_CONVERT_CALIBRATE_MODEL_COPY_H_
 
-#include <unistd.h>
 #include <string>
 
 #include "base/status.h"
 #include "convert/encode/transcode.h"
 #include "import/model_source.h"
 #include "io/file_ops.h"
+#include "io/process_id.h"
 
 namespace qsf {
 
@@ -26,7 +26,7 @@ class TemporaryName {
  public:
   // Makes a name beside `output` that is unique to this process.
   explicit TemporaryName(const std::string& output)
-      : path_(output + ".calibration-" + std::to_string(::getpid())) {}
+      : path_(output + ".calibration-" + process_id()) {}
   ~TemporaryName() { remove(); }
   TemporaryName(const TemporaryName&) = delete;
   TemporaryName& operator=(const TemporaryName&) = delete;

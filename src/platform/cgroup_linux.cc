@@ -2,10 +2,10 @@
 //
 // Finding control groups by /proc/self/cgroup.
 
-#include "platform/cgroup.h"
-
 #include <algorithm>
 #include <cstdio>
+
+#include "platform/cgroup.h"
 
 namespace qsf {
 

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: MIT
 
-#include "platform/random_bytes.h"
-
 #include <unistd.h>
 
 #include <cerrno>
 #include <cstring>
+
+#include "platform/random_bytes.h"
 
 namespace qsf {
 
