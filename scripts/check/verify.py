@@ -521,6 +521,7 @@ def main():
     python = sys.executable
     runner.format()
     runner.checker("layers", [python, "scripts/check/check_layers.py"])
+    runner.checker("systems", [python, "scripts/check/check_systems.py"])
     runner.checker("style", [python, "scripts/check/check_style.py"])
     runner.checker("tables of results", [python, "scripts/measure/render_results.py", "--check"])
     runner.self_tests()
