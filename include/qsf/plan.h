@@ -50,6 +50,11 @@ typedef struct qsf_plan_info {
 QSF_API qsf_code qsf_plan_create(const char* model_path, const QSFConfig* config, QSFPlan** plan,
                                  qsf_error* error);
 QSF_API void qsf_plan_free(QSFPlan* plan);
+/* The sizes behind QSF_OUT_OF_BUDGET of the last qsf_plan_create, qsf_engine_open or qsf_load on
+ * this thread. Either pointer may be NULL. Since 0.2.
+ * Returns  true, the smallest budget that works in *needed_bytes and the one that did not in
+ *          *budget_bytes; false and 0 in both, when that call did not fail for its budget */
+QSF_API int qsf_plan_get_refusal(uint64_t* needed_bytes, uint64_t* budget_bytes);
 /* Returns  the plan of an engine; it belongs to the engine, never free it */
 QSF_API const QSFPlan* qsf_engine_plan(const QSFEngine* engine);
 QSF_API qsf_code qsf_plan_get_info(const QSFPlan* plan, qsf_plan_info* info, qsf_error* error);

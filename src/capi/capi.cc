@@ -9,6 +9,7 @@
 
 #include "base/utf8_text.h"
 #include "capi/capi_handles.h"
+#include "engine/budget.h"
 #include "engine/process_memory.h"
 
 namespace qsf::capi {
@@ -33,6 +34,9 @@ static_assert(static_cast<int>(QSF_LOG_WARNING) == static_cast<int>(LogLevel::kW
 
 constexpr int kMaxSessions = 256;  // the engine's
 constexpr std::size_t kMegabyte = 1'000'000;
+
+// Of the last plan that this thread asked for: qsf_error has no room for it.
+thread_local BudgetRefusal budget_refusal;
 
 Status check_range(const char* name, int value, int max) {
   if (value >= 0 && value <= max) return ok_status();
@@ -401,6 +405,8 @@ Result<EngineOptions> read_config(const QSFConfig& config) {
   options.prefix_folder = config.prefix_folder;
   options.prefix_folder_bytes = config.prefix_folder_bytes;
   options.ram_budget_bytes = std::uint64_t{config.ram_budget_mb} * kMegabyte;
+  budget_refusal = {};
+  options.budget_refusal = &budget_refusal;
   options.preload = config.preload;
   options.kv_spill_path = config.kv_spill;
   options.caller_memory = config.memory;
@@ -565,6 +571,12 @@ void qsf_config_set_progress_callback(QSFConfig* config, QSFProgressCallback cal
 qsf_code qsf_engine_open(const char* model_path, const QSFConfig* config, QSFEngine** engine,
                          qsf_error* error) {
   return guarded(error, [&] { return open_engine(model_path, config, engine); });
+}
+
+int qsf_plan_get_refusal(uint64_t* needed_bytes, uint64_t* budget_bytes) {
+  if (needed_bytes != nullptr) *needed_bytes = budget_refusal.needed_bytes;
+  if (budget_bytes != nullptr) *budget_bytes = budget_refusal.budget_bytes;
+  return budget_refusal.needed_bytes != 0 ? 1 : 0;
 }
 
 QSFEngine* qsf_load(const char* model_path, QSFConfig* config) {

@@ -32,6 +32,22 @@ static void test_regions(const QSFPlan* plan, const qsf_plan_info* info) {
   CHECK(contains(error.message, "expected 0 to"));
 }
 
+/* After a budget that is too small: one of the size that was named works. */
+static void test_refusal(const char* path) {
+  uint64_t needed = 0;
+  uint64_t budget = 0;
+  CHECK(qsf_plan_get_refusal(&needed, &budget) && budget == 1000000);
+  CHECK(needed > budget && needed % 1000000 == 0);
+  QSFConfig* config = qsf_config_default();
+  qsf_config_set_ram_budget(config, (size_t)(needed / 1000000));
+  QSFPlan* plan = NULL;
+  CHECK(qsf_plan_create(path, config, &plan, NULL) == QSF_OK);
+  qsf_plan_free(plan);
+  qsf_config_free(config);
+  CHECK(!qsf_plan_get_refusal(&needed, NULL) && needed == 0);
+  CHECK(!qsf_plan_get_refusal(NULL, &budget) && budget == 0);
+}
+
 /* A plan of a file is that of the engine that opens it, and a budget that it names is kept. */
 static void test_plan(const char* path) {
   qsf_error error;
@@ -43,6 +59,7 @@ static void test_plan(const char* path) {
         contains(error.message, "it needs "));
   QSFEngine* engine = NULL;
   CHECK(qsf_engine_open(path, config, &engine, &error) == QSF_OUT_OF_BUDGET && engine == NULL);
+  test_refusal(path);
 
   qsf_config_set_ram_budget(config, 400);
   qsf_config_set_kv_spill(config, "/no/such/folder/keys");

@@ -35,12 +35,12 @@ class Fitter {
  public:
   Fitter(const BudgetCosts& costs, const BudgetWishes& wishes) : costs_(costs), wishes_(wishes) {}
 
-  Result<BudgetFit> run() const {
+  Result<BudgetFit> run(BudgetRefusal* refusal) const {
     for (std::uint32_t context = wishes_.context;; context = shorter(context)) {
       if (const auto fit = fit_context(context, kFewRows)) return *fit;
       if (context != least_context()) continue;
       if (const auto fit = fit_context(context, 1)) return *fit;
-      return refuse();
+      return refuse(refusal);
     }
   }
 
@@ -104,12 +104,13 @@ class Fitter {
     return BudgetFit{context, *rows, weight_bytes, weight_bytes == costs_.all_weight_bytes};
   }
 
-  Status refuse() const {
+  Status refuse(BudgetRefusal* refusal) const {
     const std::uint64_t needed =
         plus(bytes_of(costs_, least_context(), 1, costs_.least_weight_bytes), kMovementBytes);
     const auto budget_mb = static_cast<unsigned long long>(wishes_.budget_bytes / kMegabyte);
     const auto needed_mb =
         static_cast<unsigned long long>(needed / kMegabyte + (needed % kMegabyte != 0 ? 1 : 0));
+    if (refusal != nullptr) *refusal = {needed_mb * kMegabyte, wishes_.budget_bytes};
     std::uint32_t context = 0;  // the longest that would fit, by halving the distance
     for (std::uint32_t most = least_context(); context < most;) {
       const std::uint32_t middle = most - (most - context) / 2;
@@ -144,10 +145,13 @@ std::uint64_t bytes_of(const BudgetCosts& costs, std::uint32_t context, std::uin
   return plus(plus(costs.base_bytes, mapped), mapped / kBytesOfAPageTableByte);
 }
 
-Result<BudgetFit> fit_budget(const BudgetCosts& costs, const BudgetWishes& wishes) {
+Result<BudgetFit> fit_budget(const BudgetCosts& costs, const BudgetWishes& wishes,
+                             BudgetRefusal* refusal) {
   QSF_CHECK(wishes.rows >= 1 && wishes.rows <= wishes.context);
   QSF_CHECK(costs.least_weight_bytes <= costs.all_weight_bytes);
-  return Fitter(costs, wishes).run();
+  Result<BudgetFit> fit = Fitter(costs, wishes).run(refusal);
+  if (refusal != nullptr && fit.has_value()) *refusal = {};
+  return fit;
 }
 
 std::uint64_t BudgetWatch::bytes_to_give_back(std::uint64_t now_ns) noexcept {

@@ -52,6 +52,12 @@ struct BudgetFit {
   bool everything_resident = false;
 };
 
+// Of a budget that is too small.
+struct BudgetRefusal {
+  std::uint64_t needed_bytes = 0;  // the smallest budget that works, in whole MB
+  std::uint64_t budget_bytes = 0;
+};
+
 // The shortest context that is chosen when the user named none.
 inline constexpr std::uint32_t kLeastContext = 1024;
 
@@ -64,8 +70,10 @@ std::uint64_t bytes_of(const BudgetCosts& costs, std::uint32_t context, std::uin
 // Requires    1 <= wishes.rows <= wishes.context
 // Guarantees  bytes_of(the choice) <= budget_bytes
 // Fails       kOutOfBudget, naming the smallest budget that works in MB, and the longest context
-//             that would fit this one where there is one
-Result<BudgetFit> fit_budget(const BudgetCosts& costs, const BudgetWishes& wishes);
+//             that would fit this one where there is one; the sizes go to *refusal, if not null,
+//             which is 0 where it fits
+Result<BudgetFit> fit_budget(const BudgetCosts& costs, const BudgetWishes& wishes,
+                             BudgetRefusal* refusal = nullptr);
 
 // Threads  one at a time
 class BudgetWatch {

@@ -55,6 +55,21 @@ TEST(BudgetFitTest, WithoutABoundEverythingIsResident) {
   EXPECT_TRUE(got.everything_resident);
 }
 
+TEST(BudgetFitTest, ARefusalHasTheSizesThatItNames) {
+  BudgetRefusal sizes;
+  const auto refused = fit_budget(costs_7b(), {5 * kMB, 4096, true, 1}, &sizes);
+  ASSERT_FALSE(refused.has_value());
+  EXPECT_EQ(sizes.budget_bytes, 5 * kMB);
+  EXPECT_NE(refused.error().message().find(std::to_string(sizes.needed_bytes / kMB) + " MB"),
+            std::string::npos);
+  const std::uint64_t needed = sizes.needed_bytes;
+  EXPECT_FALSE(fit_budget(costs_7b(), {needed / 2, 4096, true, 1}).has_value());
+  // An attempt of which a later one leaves out something is no refusal.
+  EXPECT_TRUE(fit_budget(costs_7b(), {needed, 4096, true, 1}, &sizes).has_value());
+  EXPECT_EQ(sizes.needed_bytes, 0U);
+  EXPECT_EQ(sizes.budget_bytes, 0U);
+}
+
 TEST(BudgetFitTest, PagesNeedPageTables) {
   const BudgetCosts costs = costs_7b();
   const std::uint64_t mapped = 1000 * 100'000 + 10 * 230'000 + 1000 + 18 * kMB;

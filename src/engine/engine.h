@@ -46,6 +46,7 @@ class GrammarEngine;  // grammar/grammar_engine.h
 class Session;
 class OperatorObserver;  // ops/operator_observer.h
 class RoutingHook;       // model/expert_router.h
+struct BudgetRefusal;    // budget.h
 struct EnginePlan;       // engine_plan.h
 struct PassMessage;      // pass_message.h
 struct PromptProgress;   // pass.h
@@ -145,6 +146,7 @@ struct EngineOptions {
   // Limit of the memory of the whole process; 0: the memory that the machine and its control groups
   // have free.
   std::uint64_t ram_budget_bytes = 0;
+  BudgetRefusal* budget_refusal = nullptr;  // receives the sizes of a limit that is too small
   std::vector<CallerMemory> caller_memory;  // taken after open(); regions of the plan
   GrammarMemory grammar;                    // of SamplingOptions::grammar; none by default
   std::optional<ReadPath> read_path;        // none: the best that works

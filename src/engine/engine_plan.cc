@@ -265,7 +265,8 @@ class Planner {
   }
 
   Result<BudgetFit> choose(const Residency& whole, std::uint64_t table_bytes) const {
-    Result<BudgetFit> fit = fit_budget(costs_of(whole, table_bytes, spills()), wishes());
+    Result<BudgetFit> fit =
+        fit_budget(costs_of(whole, table_bytes, spills()), wishes(), options_.budget_refusal);
     if (fit.has_value()) return fit;
     Status refusal = std::move(fit).error();
     if (would_fit_spilled(whole, table_bytes)) {
