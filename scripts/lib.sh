@@ -8,7 +8,7 @@
 build_packages=(g++ cmake ninja-build ccache pkg-config
                 liblz4-dev libzstd-dev libpcre2-dev libutf8proc-dev nlohmann-json3-dev libcli11-dev
                 libedit-dev liburing-dev libeigen3-dev)
-test_packages=(libgtest-dev libgmock-dev python3 binutils make)
+test_packages=(libgtest-dev libgmock-dev python3 python3-pytest python3-numpy binutils make)
 # The kernels for AArch64, tested on any other machine.
 if [ "$(dpkg --print-architecture 2>/dev/null)" != arm64 ]; then
   test_packages+=(g++-aarch64-linux-gnu qemu-user googletest)

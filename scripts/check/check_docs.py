@@ -28,7 +28,7 @@ FENCE = re.compile(r"^\s*(```+|~~~+)\s*(.*)$")
 HEADING = re.compile(r"^(#{1,6})\s+(.+?)\s*#*$")
 CODE_SPAN = re.compile(r"`([^`\n]+)`")
 TOP_FOLDERS = ("src", "include", "tools", "examples", "fuzz", "testdata", "models", "docs", "scripts",
-               "cmake", "bindings", "packaging", ".ci")
+               "cmake", "python", "packaging", ".ci")
 TREE_PATH = re.compile(r"^(\./)?(%s)/[\w./*-]*$" % "|".join(re.escape(top) for top in TOP_FOLDERS))
 HEADER_PATH = re.compile(r"^[a-z_]+(/[a-z_0-9]+)*/[a-z_0-9]+\.(h|cc)$")
 COMMANDS = ("run", "chat", "convert", "inspect", "perplexity", "bench", "parity", "cache", "serve")
