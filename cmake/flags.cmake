@@ -50,6 +50,14 @@ if(QSF_SANITIZE)
   target_link_options(qsf_flags INTERFACE -fsanitize=${qsf_sanitize_list}
                       $<$<IN_LIST:address,${QSF_SANITIZE}>:-no-pie>)
 endif()
+# A release holds no folder of the machine that built it, so that every folder gives the same bytes.
+# The relative map is for ccache, which writes paths so where it has a base folder.
+if(CMAKE_BUILD_TYPE STREQUAL "Release" AND NOT QSF_SANITIZE)
+  file(RELATIVE_PATH qsf_source_from_binary ${PROJECT_BINARY_DIR} ${PROJECT_SOURCE_DIR})
+  target_compile_options(qsf_flags INTERFACE -ffile-prefix-map=${PROJECT_SOURCE_DIR}/=
+                         -ffile-prefix-map=${PROJECT_BINARY_DIR}/=build/
+                         -ffile-prefix-map=${qsf_source_from_binary}=)
+endif()
 # Tests run the kernels of matrix units on any CPU with AVX-512, on tiles of ordinary memory.
 if(QSF_BUILD_TESTS AND CMAKE_SYSTEM_PROCESSOR MATCHES "^(x86_64|AMD64|amd64)$")
   target_compile_definitions(qsf_flags INTERFACE QSF_EMULATE_AMX)
