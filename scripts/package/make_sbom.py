@@ -1,0 +1,102 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: MIT
+"""Writes which libraries are inside what we ship: a software bill of materials, and their licences.
+
+    make_sbom.py --version VERSION --machine MACHINE --to FOLDER
+
+Reads packaging/libraries.json. FOLDER gets sboms/qsf.cdx.json (CycloneDX 1.6, which PEP 770 wants in
+a wheel's dist-info/sboms) and libraries/PACKAGE.txt, what each Debian package says of its licence.
+Versions are those of the packages installed for MACHINE (x86_64 or aarch64); where one is not
+installed, as on another system, its version and licence text are left out and a note says so. Its
+date is SOURCE_DATE_EPOCH, and the same input gives the same bytes.
+"""
+
+import argparse
+import datetime
+import json
+import os
+import shutil
+import subprocess
+import sys
+import uuid
+
+ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+LIBRARIES = os.path.join(ROOT, "packaging", "libraries.json")
+DEBIAN_MACHINES = {"x86_64": "amd64", "aarch64": "arm64"}
+
+
+def installed_package(name, machine):
+    """Returns (name, version, architecture) of the installed Debian package of a library for a
+    machine, or None. A cross compiler's own libraries are packages of the building machine."""
+    debian = DEBIAN_MACHINES.get(machine, machine)
+    if not shutil.which("dpkg-query"):
+        return None
+    for candidate in (f"{name}:{debian}", f"{name}-{debian}-cross", f"{name}:all"):
+        done = subprocess.run(["dpkg-query", "-W", "-f=${db:Status-Status} ${Version} ${Architecture}", candidate],
+                              capture_output=True, text=True, check=False)
+        words = done.stdout.split()
+        if done.returncode == 0 and words[:1] == ["installed"]:
+            return candidate.split(":")[0], words[1], words[2]
+    return None
+
+
+def component(library, package):
+    """Returns the entry of a library; `package` is what installed_package() found."""
+    entry = {"type": "library", "bom-ref": library["name"], "name": library["name"]}
+    if package:
+        name, version, architecture = package
+        entry["version"] = version
+        entry["purl"] = f"pkg:deb/debian/{name}@{version}?arch={architecture}".replace("+", "%2B")
+    entry["licenses"] = [{"expression": library["licence"]}]
+    entry["externalReferences"] = [{"type": "website", "url": library["site"]}]
+    return entry
+
+
+def bill(version, components, epoch):
+    """Returns the bill of materials of QSF with these components, as a dictionary."""
+    date = datetime.datetime.fromtimestamp(epoch, datetime.timezone.utc)
+    content = {"bomFormat": "CycloneDX", "specVersion": "1.6", "version": 1,
+               "metadata": {"timestamp": date.strftime("%Y-%m-%dT%H:%M:%SZ"),
+                            "component": {"type": "library", "bom-ref": "qsf", "name": "qsf", "version": version,
+                                          "purl": f"pkg:pypi/qsf@{version}", "licenses": [{"expression": "MIT"}]}},
+               "components": components,
+               "dependencies": [{"ref": "qsf", "dependsOn": [entry["bom-ref"] for entry in components]}]}
+    name = uuid.uuid5(uuid.NAMESPACE_URL, json.dumps(content, sort_keys=True))
+    return {**content, "serialNumber": f"urn:uuid:{name}"}
+
+
+def main(arguments):
+    parser = argparse.ArgumentParser(description="Write the bill of materials and the licences of the libraries inside.")
+    parser.add_argument("--version", required=True)
+    parser.add_argument("--machine", required=True)
+    parser.add_argument("--to", required=True)
+    options = parser.parse_args(arguments)
+    epoch = os.environ.get("SOURCE_DATE_EPOCH", "")
+    if not epoch.isdigit():
+        print(f"make_sbom: SOURCE_DATE_EPOCH is '{epoch}', expected the seconds since 1970", file=sys.stderr)
+        return 1
+    with open(LIBRARIES, encoding="utf-8") as file:
+        libraries = json.load(file)
+    folders = {name: os.path.join(options.to, name) for name in ("sboms", "libraries")}
+    for folder in folders.values():
+        shutil.rmtree(folder, ignore_errors=True)
+        os.makedirs(folder)
+    components = []
+    for library in libraries:
+        package = installed_package(library["package"], options.machine)
+        components.append(component(library, package))
+        licence = f"/usr/share/doc/{package[0]}/copyright" if package else ""
+        if library.get("headers_alone"):
+            continue  # packaging/debian/copyright says all
+        if os.path.exists(licence):
+            shutil.copyfile(licence, os.path.join(folders["libraries"], library["name"] + ".txt"))
+        else:
+            print(f"make_sbom: no package {library['package']} here; the bill names no version of {library['name']}")
+    with open(os.path.join(folders["sboms"], "qsf.cdx.json"), "w", encoding="utf-8") as file:
+        json.dump(bill(options.version, components, int(epoch)), file, indent=2, ensure_ascii=True)
+        file.write("\n")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
