@@ -20,8 +20,13 @@ set_target_properties(qsf_shared PROPERTIES
   LINK_DEPENDS ${qsf_map})
 target_link_options(qsf_shared PRIVATE LINKER:--version-script=${qsf_map} LINKER:--no-undefined)
 # Shared ones: those of the system are updated by it, and archives may not be position-independent.
+# A wheel brings its own.
+set(qsf_shared_kind SHARED)
+if(QSF_WHEEL)
+  set(qsf_shared_kind LIBRARY)
+endif()
 foreach(name IN LISTS qsf_archive_externals)
-  target_link_libraries(qsf_shared PRIVATE ${QSF_${name}_SHARED})
+  target_link_libraries(qsf_shared PRIVATE ${QSF_${name}_${qsf_shared_kind}})
 endforeach()
 target_link_libraries(qsf_shared PRIVATE Threads::Threads)
 
