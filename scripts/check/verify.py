@@ -468,6 +468,11 @@ def long_page(runner):
     runner.checker("page", [sys.executable, "tools/serve/page/page_browser_test.py"], skip_status=77)
 
 
+def long_wheels(runner):
+    """Builds the Python package twice and compares the bytes."""
+    runner.checker("wheels", ["bash", "scripts/package/build_wheels", "--twice", "--to", "build/wheels/dist"])
+
+
 # Suites that take too long for every run: name, what it does, how.
 LONG_SUITES = {
     "capi-calls": ("makes a million random calls of the C interface under the sanitizers", long_capi_calls),
@@ -485,6 +490,7 @@ LONG_SUITES = {
     "serve-soak": ("loads a server of SmolLM2 for twenty minutes within its budget", long_serve_soak),
     "slow-asan": ("runs the tests labelled slow under the sanitizers", long_slow_asan),
     "smollm2": ("runs the tests labelled long: every KV cache setting and budget on SmolLM2", long_smollm2),
+    "wheels": ("builds the Python package twice, compares the bytes and checks them", long_wheels),
 }
 
 
