@@ -79,7 +79,7 @@ def violations(path, foreign):
     found = [f"has {size} bytes, expected at most {MAX_BYTES}"] if size > MAX_BYTES else []
     info = f"qsf-{match['version']}.dist-info"
     with zipfile.ZipFile(path) as wheel, tempfile.TemporaryDirectory() as folder:
-        names = wheel.namelist()
+        names = [name for name in wheel.namelist() if not name.endswith("/")]
         found += listing_violations(names, info)
         if any(line.startswith("lacks") for line in found):
             return found
