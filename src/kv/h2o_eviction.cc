@@ -5,6 +5,7 @@
 #include "kv/h2o_eviction.h"
 
 #include <functional>
+#include <numeric>
 
 #include "base/bit_cast.h"
 #include "base/ranges.h"
@@ -35,7 +36,9 @@ H2oEviction::Layout H2oEviction::layout_of(const H2oEvictionShape& shape) noexce
   at.scored_ends =
       offset_behind(0, std::uint64_t{shape.kv.n_layers} * shape.kv.n_kv_heads, at.head_bytes, 1);
   at.work = offset_behind(at.scored_ends, 1, shape.kv.n_layers, sizeof(std::uint32_t));
-  at.work_bytes = offset_behind(0, 2, most_candidates(shape), sizeof(std::uint64_t));
+  at.work_bytes =
+      offset_behind(0, most_candidates(shape),
+                    2 * sizeof(std::uint64_t) + sizeof(std::int32_t) + 2 * sizeof(float), 1);
   at.end = offset_behind(at.work, shape.kv.n_kv_heads, at.work_bytes, 1);
   return at;
 }
@@ -122,7 +125,9 @@ H2oEviction::Work H2oEviction::work_of(std::uint32_t kv_head) const noexcept {
   const auto n = static_cast<std::size_t>(most_candidates(shape_));
   auto* keys =
       reinterpret_cast<std::uint64_t*>(region_.data() + at_.work + kv_head * at_.work_bytes);
-  return {{keys, n}, {keys + n, n}};
+  auto* positions = reinterpret_cast<std::int32_t*>(keys + 2 * n);
+  auto* sums = reinterpret_cast<float*>(positions + n);
+  return {{keys, n}, {keys + n, n}, {positions, n}, {sums, n}, {sums + n, n}};
 }
 
 // Of the current block.
@@ -135,27 +140,33 @@ void H2oEviction::clear_sums(std::uint32_t layer, std::uint32_t kv_head) noexcep
 }
 
 // Writes the keys of all candidates: members by slot, then the positions that leave the window.
-// Returns the smallest key that is kept.
+// Returns the smallest key that is kept; 0, and writes none, where all are.
 std::uint64_t H2oEviction::rank_candidates(std::uint32_t layer, std::uint32_t kv_head,
                                            std::uint32_t next_recent) noexcept {
-  const KvPolicyOptions& options = shape_.options;
-  const std::uint32_t end = block_start(layer) + kEvictionBlock;
-  const Work work = work_of(kv_head);
-  std::size_t n = 0;
-  const auto add = [&](float sum, std::uint32_t position) {
-    work.keys[n++] = position < options.sinks
-                         ? h2o_sink_key(position)
-                         : h2o_rank_key(h2o_rank(H2oRanking::kMean, sum, position, end), position);
-  };
-  const auto positions = members(layer, kv_head);
-  const auto member_totals = totals(layer, kv_head);
-  for (std::uint32_t m = 0; m < n_members(layer); ++m) {
-    add(member_totals[m], static_cast<std::uint32_t>(positions[m]));
-  }
-  const auto leaving_totals = recent_totals(layer, kv_head);
+  const std::uint32_t n_old = n_members(layer);
   const std::uint32_t first = first_recent(layer);
-  for (std::uint32_t p = first; p < next_recent; ++p) add(leaving_totals[p - first], p);
+  const std::size_t n = n_old + std::size_t{next_recent - first};
   if (n <= shape_.n_slots()) return 0;
+  const Work work = work_of(kv_head);
+  const auto positions = work.positions.first(n);
+  const auto sums = work.sums.first(n);
+  const auto ranks = work.ranks.first(n);
+  ranges::copy(members(layer, kv_head).first(n_old), positions.begin());
+  std::iota(positions.begin() + n_old, positions.end(), static_cast<std::int32_t>(first));
+  ranges::copy(totals(layer, kv_head).first(n_old), sums.begin());
+  ranges::copy(recent_totals(layer, kv_head).first(n - n_old), sums.begin() + n_old);
+  const std::uint32_t end = block_start(layer) + kEvictionBlock;
+  for (std::size_t i = 0; i < n; ++i) {
+    ranks[i] = h2o_rank(H2oRanking::kMean, sums[i], static_cast<std::uint32_t>(positions[i]), end);
+  }
+  if (const H2oRanker& ranker = shape_.ranker; ranker.rank != nullptr) {
+    ranker.rank({layer, kv_head, shape_.n_slots(), end, positions, sums}, ranks, ranker.user);
+  }
+  for (std::size_t i = 0; i < n; ++i) {
+    const auto position = static_cast<std::uint32_t>(positions[i]);
+    work.keys[i] =
+        position < shape_.options.sinks ? h2o_sink_key(position) : h2o_rank_key(ranks[i], position);
+  }
   const auto ordered = work.ordered.first(n);
   std::copy_n(work.keys.begin(), n, ordered.begin());
   const auto last = ordered.begin() + (shape_.n_slots() - 1);

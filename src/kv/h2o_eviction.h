@@ -18,8 +18,9 @@
 //                  tile; complete tiles are added to those of the block
 //   close_head     adds the block's sums to the totals of heavy and recent positions. Then the 64
 //                  positions that leave the window compete with the heavy ones by the mean
-//                  attention received (kv/h2o_common.h); sinks rank first. A new heavy hitter
-//                  reuses the slot of an evicted one, positions and slots both ascending.
+//                  attention received (kv/h2o_common.h), or by what a ranker of the caller finds;
+//                  sinks rank first. A new heavy hitter reuses the slot of an evicted one,
+//                  positions and slots both ascending.
 //
 // An evicted position never comes back. Layers are independent: layer 0 may complete all blocks of
 // a pass before layer 1 begins.
@@ -39,6 +40,7 @@
 #include "base/check.h"
 #include "base/result.h"
 #include "base/status.h"
+#include "kv/h2o_ranker.h"
 #include "kv/kv_cache.h"
 #include "kv/kv_page_store.h"
 #include "kv/kv_policy.h"
@@ -66,6 +68,7 @@ struct H2oEvictionShape {
   KvShape kv;
   std::uint32_t kv_size = 1;  // positions that a sequence can have
   KvPolicyOptions options;    // window, sinks and heavy
+  H2oRanker ranker;           // null: the mean attention
 
   // Most heavy positions: those before the window.
   constexpr std::uint32_t n_slots() const noexcept {
@@ -185,10 +188,13 @@ class H2oEviction {
     std::uint64_t work_bytes;
     std::uint64_t end;
   };
-  // Working memory to choose a head's heavy hitters.
+  // Working memory to choose a head's heavy hitters, [n_slots() + 64] each.
   struct Work {
-    std::span<std::uint64_t> keys;     // [n_slots() + 64]
-    std::span<std::uint64_t> ordered;  // the same
+    std::span<std::uint64_t> keys;
+    std::span<std::uint64_t> ordered;
+    std::span<std::int32_t> positions;
+    std::span<float> sums;
+    std::span<float> ranks;
   };
 
   H2oEviction() = default;

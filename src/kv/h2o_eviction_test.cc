@@ -14,6 +14,7 @@
 #include <cstring>
 #include <limits>
 #include <map>
+#include <numeric>
 #include <set>
 #include <string>
 #include <vector>
@@ -163,6 +164,47 @@ TEST(H2oEvictionTest, EqualRanksAreTakenFromTheSmallerPosition) {
   H2oEvictionOwner heavy(shape_of(64, 6, 2));
   heavy.advance(0, 4 * kBlock, [](auto...) { return 0.0F; });
   EXPECT_EQ(sorted_members(*heavy, 0, 1), (std::vector<std::int32_t>{0, 1, 2, 3, 4, 5}));
+}
+
+// Candidates are those of a sort, with what they received; ranks begin as the mean.
+TEST(H2oEvictionTest, ARankerReplacesTheMeanAttention) {
+  struct Seen {
+    std::size_t n_calls = 0;
+    std::vector<std::vector<std::int32_t>> positions;  // of layer 1, head 2
+  } seen;
+  H2oEvictionShape shape = shape_of(64, 6, 2);
+  shape.ranker = {
+      [](const H2oCandidates& candidates, std::span<float> ranks, void* user) {
+        Seen& to = *static_cast<Seen*>(user);
+        ++to.n_calls;
+        EXPECT_EQ(candidates.n_kept, 6U);
+        EXPECT_EQ(candidates.end % kBlock, 0U);
+        ASSERT_EQ(candidates.positions.size(), ranks.size());
+        ASSERT_EQ(candidates.sums.size(), ranks.size());
+        for (std::size_t i = 0; i < ranks.size(); ++i) {
+          const auto p = static_cast<std::uint32_t>(candidates.positions[i]);
+          // Every block since its own, of which all rows pay together.
+          const std::uint32_t n_paid = candidates.end / kBlock - p / kBlock;
+          EXPECT_EQ(candidates.sums[i], 2.0F * static_cast<float>(n_paid)) << p;
+          EXPECT_EQ(ranks[i],
+                    candidates.sums[i] / static_cast<float>(std::max(32U, candidates.end - p)))
+              << p;
+          ranks[i] = p % 10 == 7 ? std::numeric_limits<float>::quiet_NaN() : static_cast<float>(p);
+        }
+        if (candidates.layer != 1 || candidates.kv_head != 2) return;
+        to.positions.emplace_back(candidates.positions.begin(), candidates.positions.end());
+      },
+      &seen};
+  H2oEvictionOwner heavy(shape);
+  heavy.advance(1, 3 * kBlock, [](auto...) { return 2.0F; });
+  // The newest, but those that end in 7; the sinks stay.
+  EXPECT_EQ(sorted_members(*heavy, 1, 2), (std::vector<std::int32_t>{0, 1, 123, 124, 125, 126}));
+  EXPECT_EQ(seen.n_calls, 2U * 3U);
+  ASSERT_EQ(seen.positions.size(), 2U);
+  std::vector<std::int32_t> first(kBlock);
+  std::iota(first.begin(), first.end(), 0);
+  EXPECT_EQ(seen.positions[0], first);
+  EXPECT_EQ(seen.positions[1].size(), 6U + kBlock);
 }
 
 TEST(H2oEvictionTest, SinksAreKeptWhateverTheirSums) {
