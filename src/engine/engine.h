@@ -28,6 +28,7 @@
 #include "grammar/grammar_memory.h"
 #include "io/file_ops.h"
 #include "io/read_device.h"
+#include "kv/h2o_ranker.h"
 #include "kv/kv_policy.h"
 #include "kv/prefix_folder.h"
 #include "kv/prefix_tree.h"
@@ -44,6 +45,7 @@ namespace qsf {
 class Generation;     // generation.h
 class GrammarEngine;  // grammar/grammar_engine.h
 class Session;
+class LayerView;         // layer_view.h
 class OperatorObserver;  // ops/operator_observer.h
 class RoutingHook;       // model/expert_router.h
 struct BudgetRefusal;    // budget.h
@@ -91,6 +93,12 @@ struct AdapterUse {
   std::uint16_t number = 0;  // from 1 on, in the order of EngineOptions::adapters; 0: none
   float scale = 1.0F;        // beside that of the adapter itself
   friend bool operator==(const AdapterUse&, const AdapterUse&) = default;
+};
+
+// Sees every layer of a pass when it is computed, and may cancel the engine.
+struct LayerHook {
+  void (*see)(const LayerView& view, void* user) = nullptr;
+  void* user = nullptr;
 };
 
 struct EngineOptions {
@@ -156,6 +164,8 @@ struct EngineOptions {
   // False: open() returns before the resident weights are read; the first pass waits for them.
   bool preload = true;
   OperatorObserver* observer = nullptr;  // of every operator; outlives the engine
+  LayerHook layer_hook;                  // not for models with residual streams
+  H2oRanker h2o_ranker;                  // of KvPolicy::kH2o; null: by mean attention
   FileOps* file_ops = nullptr;  // outlives the engine; null: the calls of the operating system
   LogSink log;
   void (*on_load_progress)(std::uint64_t done_bytes, std::uint64_t total_bytes,

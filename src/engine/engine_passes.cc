@@ -10,23 +10,26 @@
 #include "base/check.h"
 #include "engine/engine_impl.h"
 #include "engine/generation.h"
+#include "engine/layer_view.h"
 #include "platform/clock.h"
 
 namespace qsf {
 
 namespace {
 
-// A pass, and the flag that stops it.
 struct LayerReport {
+  Engine::Impl& engine;
   PassInFlight& pass;
-  std::atomic<bool>& cancel;
 };
 
-// Reports a layer to every part of a pass that wants to know, and stops a pass of which every
-// member was cancelled.
+// Shows a layer to the hook, reports it to every part of a pass that wants to know, and stops a
+// pass of which every member was cancelled.
 void report_layer(std::uint32_t n_layers_done, void* user) {
   const LayerReport& report = *static_cast<const LayerReport*>(user);
   PassInFlight& pass = report.pass;
+  if (const LayerHook& hook = report.engine.options.layer_hook; hook.see != nullptr) {
+    hook.see(LayerView(report.engine, pass.rows, n_layers_done - 1), hook.user);
+  }
   for (const PassPart& part : pass.parts) {
     const PromptProgress* const progress = part.progress;
     if (progress == nullptr || progress->report == nullptr) continue;
@@ -39,7 +42,7 @@ void report_layer(std::uint32_t n_layers_done, void* user) {
   if (pass.planned.empty()) return;
   pass.all_cancelled = std::all_of(pass.planned.begin(), pass.planned.end(),
                                    [](const Planned& p) { return p.member->is_cancelled(); });
-  if (pass.all_cancelled) report.cancel.store(true, std::memory_order_relaxed);
+  if (pass.all_cancelled) report.engine.cancel.store(true, std::memory_order_relaxed);
 }
 
 // Sends each row's logits to the sink of its part.
@@ -318,7 +321,7 @@ Status Engine::Impl::run_pass(PassInFlight& in_flight) {
     part.progress->n_layers = reader->spec().n_layers;
   }
   PartSinks sinks(in_flight.outputs);
-  LayerReport report = {in_flight, cancel};
+  LayerReport report = {*this, in_flight};
   RowFeed feed = {draft_model.get(), in_flight.rows};
   const bool feeds = draft_model != nullptr && draft_model->takes_rows();
   begin_states(in_flight);

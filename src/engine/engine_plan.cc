@@ -674,7 +674,10 @@ SparsePrefillShape sparse_prefill_shape(const ModelSpec& spec, const EngineOptio
 
 H2oEvictionShape eviction_shape(const ModelSpec& spec, const EngineOptions& options,
                                 std::uint32_t max_context) {
-  return {.kv = kv_shape(spec, options), .kv_size = max_context, .options = options.kv_policy};
+  return {.kv = kv_shape(spec, options),
+          .kv_size = max_context,
+          .options = options.kv_policy,
+          .ranker = options.h2o_ranker};
 }
 
 std::uint32_t longest_distance(const EngineOptions& options, std::uint32_t max_context) noexcept {

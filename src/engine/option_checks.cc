@@ -182,6 +182,15 @@ Status check_options(const EngineOptions& options, const ModelSpec& spec) {
   if (!options.kv_spill_path.empty() && spec.shares_kv()) {
     return unsupported("kv_spill: layers of this model share keys and values; use memory");
   }
+  if (options.layer_hook.see != nullptr && spec.has_streams()) {
+    return unsupported(
+        "layer hook: layers of this model have several residual streams; leave it "
+        "out");
+  }
+  if (options.h2o_ranker.rank != nullptr && options.kv_policy.policy != KvPolicy::kH2o) {
+    return invalid_argument("h2o ranker: kv policy %s ranks no positions; use h2o",
+                            kv_policy_name(options.kv_policy.policy).data());
+  }
   QSF_RETURN_IF_ERROR(check_state(options, spec));
   QSF_RETURN_IF_ERROR(check_drafts(options, spec));
   QSF_RETURN_IF_ERROR(check_caller_memory(options.caller_memory));

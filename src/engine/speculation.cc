@@ -33,6 +33,7 @@ const char* speculation_obstacle(const EngineOptions& options, const ModelSpec& 
   if (options.attention == AttentionKind::kSparsePrefill) {
     return "attention h2o chooses positions by the attention of every row";
   }
+  if (options.layer_hook.see != nullptr) return "a hook sees every row";
   if (spec.embeds_only) return "this model generates no text";
   return nullptr;
 }

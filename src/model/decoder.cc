@@ -271,6 +271,11 @@ Status Decoder::run_to_norm(const Pass& pass, const NormedRows& to) {
   return ok_status();
 }
 
+std::span<const float> Decoder::read_hidden(std::uint32_t row) {
+  static_cast<void>(backend_.wait());  // its error ends the pass
+  return backend_.read_row(buffers_.hidden, row);
+}
+
 Status Decoder::apply_dense(std::span<double> pooled) {
   if (spec_.embedding_dense == 0) return ok_status();
   std::vector<double> between(spec_.embedding_dense);

@@ -139,6 +139,12 @@ class Decoder {
   // Shows every row's experts to a hook from the next pass on; null: to none.
   void set_routing_hook(RoutingHook* hook) noexcept { routing_hook_ = hook; }
 
+  // Of a pass in its call of Pass::on_layer: a row of the residual stream behind that layer, valid
+  // during the call. Requires  no residual streams beside it
+  std::span<const float> read_hidden(std::uint32_t row);
+  // The number of a layer among those with keys and values.
+  std::uint32_t kv_place(std::uint32_t layer) const noexcept { return kv_places_[layer]; }
+
   // Runs a pass from tokens to logits. Allocates nothing. When it returns, with or without an
   // error, all that it submitted is complete.
   // Requires  pass.hidden where the model is a block for multi-token prediction
