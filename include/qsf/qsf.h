@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT
  *
  * QSF: run a language model in the memory you give it. The whole public interface, plain C11,
- * with qsf/chat_prompt.h, config.h, grammar.h, plan.h, prefix_cache.h, sampling.h and serving.h,
- * which it includes.
+ * with qsf/adapters.h, chat_prompt.h, config.h, grammar.h, hooks.h, plan.h, prefix_cache.h,
+ * sampling.h and serving.h, which it includes.
  *
  * Start here
  *   1. qsf_config_default, qsf_config_set_ram_budget   settings; NULL takes the defaults
@@ -123,6 +123,7 @@ QSF_API int qsf_abi_version(void);
 /* ---- 2 Configuration --------------------------------------------------------------------- */
 
 #include "qsf/config.h" /* qsf_config_default, the setters */
+#include "qsf/hooks.h"  /* callbacks for research: layers, H2O eviction */
 
 /* ---- 3 Engine ---------------------------------------------------------------------------- */
 

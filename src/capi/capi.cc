@@ -185,6 +185,7 @@ Status open_engine(const char* model_path, const QSFConfig* config, QSFEngine** 
   if (config != nullptr) handle->config = *config;
   const QSFConfig& settings = handle->config;
   QSF_ASSIGN_OR_RETURN(EngineOptions options, read_config(settings));
+  set_hooks(handle->config, options);
   if (settings.log != nullptr) options.log = {.write = write_log, .user = &handle->config};
   ProgressForwarder progress{.config = settings};
   if (settings.progress != nullptr) {

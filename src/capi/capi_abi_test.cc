@@ -61,7 +61,7 @@ using Structs =
                    qsf_chat_send_options, qsf_model_info, qsf_engine_stats, qsf_generate_result,
                    qsf_chat_result, qsf_chat_info, qsf_plan_info, qsf_memory_region,
                    qsf_step_counts, qsf_step_options, qsf_kv_page_counts, qsf_prefix_stats,
-                   qsf_chat_prompt_options, qsf_chat_prompt_info>;
+                   qsf_chat_prompt_options, qsf_chat_prompt_info, qsf_layer_info, qsf_layer_row>;
 TYPED_TEST_SUITE(CapiStructTest, Structs);
 
 TYPED_TEST(CapiStructTest, EverySizeOfAReleaseIsReadOverTheDefaults) {

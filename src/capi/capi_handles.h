@@ -109,6 +109,10 @@ struct QSFConfig {
   void* error_user = nullptr;
   QSFProgressCallback progress = nullptr;
   void* progress_user = nullptr;
+  QSFLayerCallback on_layer = nullptr;
+  void* layer_user = nullptr;
+  QSFRankCallback rank = nullptr;
+  void* rank_user = nullptr;
 };
 
 struct QSFPlan {
@@ -256,6 +260,8 @@ bool guarded_with_callback(const QSFConfig* config, Body&& body) noexcept {
 // Reads a configuration into what the engine takes, callbacks aside.
 // Fails  kInvalidArgument or kUnsupported, naming the setting
 Result<EngineOptions> read_config(const QSFConfig& config);
+// Has an engine call the hooks of `config`, which outlives it.
+void set_hooks(QSFConfig& config, EngineOptions& options) noexcept;
 
 // Fails  kInvalidArgument: no number of an adapter
 Result<AdapterUse> adapter_use_of(int adapter, float scale);

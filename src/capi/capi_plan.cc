@@ -12,8 +12,9 @@ Status create_plan(const char* model_path, const QSFConfig* config, QSFPlan** ou
   if (out == nullptr) return null_argument("plan");
   *out = nullptr;
   if (model_path == nullptr) return null_argument("model_path");
-  QSF_ASSIGN_OR_RETURN(const EngineOptions options,
-                       read_config(config == nullptr ? QSFConfig() : *config));
+  QSFConfig settings = config == nullptr ? QSFConfig() : *config;
+  QSF_ASSIGN_OR_RETURN(EngineOptions options, read_config(settings));
+  set_hooks(settings, options);
   QSF_ASSIGN_OR_RETURN(EnginePlan plan, Engine::plan_file(model_path, options));
   *out = new QSFPlan{std::move(plan)};
   return ok_status();

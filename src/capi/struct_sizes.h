@@ -63,6 +63,10 @@ template <>
 inline constexpr std::array kReleasedSizes<qsf_chat_prompt_options> = {std::size_t{80}};
 template <>
 inline constexpr std::array kReleasedSizes<qsf_chat_prompt_info> = {std::size_t{80}};
+template <>
+inline constexpr std::array kReleasedSizes<qsf_layer_info> = {std::size_t{48}};
+template <>
+inline constexpr std::array kReleasedSizes<qsf_layer_row> = {std::size_t{32}};
 
 Status null_argument(const char* name);
 
