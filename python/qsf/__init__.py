@@ -35,6 +35,7 @@ from .errors import (
 )
 from .generation import Completion, Stream, Token
 from .grammar import Grammar
+from .hooks import Candidates, Layer
 from .model import Model
 from .memory_plan import Plan, Region, plan
 from .sampler import Sampler
@@ -45,10 +46,10 @@ from .tools import convert, inspect
 __version__ = "0.2.0"
 
 __all__ = [
-    "Cancelled", "Chat", "ChatPrompt", "Completion", "Corrupt", "Error", "GenerateOptions",
-    "Grammar", "Internal", "InvalidArgument", "IoError", "Model", "NotFound", "OutOfBudget", "Plan",
-    "Region", "Sampler", "Session", "Stream", "Token", "Unsupported", "convert", "from_pretrained", "inspect",
-    "library_version", "plan",
+    "Cancelled", "Candidates", "Chat", "ChatPrompt", "Completion", "Corrupt", "Error",
+    "GenerateOptions", "Grammar", "Internal", "InvalidArgument", "IoError", "Layer", "Model",
+    "NotFound", "OutOfBudget", "Plan", "Region", "Sampler", "Session", "Stream", "Token",
+    "Unsupported", "convert", "from_pretrained", "inspect", "library_version", "plan",
 ]
 
 

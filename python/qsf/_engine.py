@@ -43,6 +43,7 @@ class Engine:
         self.streams: weakref.WeakSet[Stream] = weakref.WeakSet()
         self._config = config  # the engine uses its callbacks
         self.worker = Worker(f"qsf {os.path.basename(path)}")
+        config.hooks.cancel = self.worker.cancel_running
         try:
             self._open(path, config)
         except BaseException:
@@ -111,7 +112,7 @@ class Engine:
     def _run(self, call: Call, owner: object = None, may_stop: bool = False,
              cancellable: bool = True) -> int:
         error = t.Error()
-        code = self.worker.run(lambda: call(error), owner, cancellable)
+        code = self.worker.run(lambda: self._call(call, error), owner, cancellable)
         if not (may_stop and code == t.CANCELLED):
             check(code, error)
         return code
@@ -120,7 +121,13 @@ class Engine:
         """run() that does not wait: `notify` is called on the worker at the end."""
         self.check_open()
         error = t.Error()
-        return self.worker.post(Job(lambda: call(error), owner, notify=notify)), error
+        job = Job(lambda: self._call(call, error), owner, notify=notify)
+        return self.worker.post(job), error
+
+    def _call(self, call: Call, error: t.Error) -> int:
+        code = call(error)
+        self._config.hooks.raise_failure()
+        return code
 
     @contextmanager
     def text(self) -> Iterator[int]:

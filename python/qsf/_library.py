@@ -63,6 +63,14 @@ FUNCTIONS: dict[str, tuple[Any, list[Any]]] = {
     "qsf_config_set_reuse_answers": (None, [c_void_p, c_int]),
     "qsf_config_set_prefix_folder": (None, [c_void_p, c_char_p, c_uint64]),
     "qsf_config_add_memory": (None, [c_void_p, c_char_p, c_char_p, c_uint64]),
+    # Hooks
+    "qsf_config_set_layer_callback": (None, [c_void_p, t.LayerCallback, c_void_p]),
+    "qsf_config_set_rank_callback": (None, [c_void_p, t.RankCallback, c_void_p]),
+    "qsf_layer_get_info": (_Code, [c_void_p, POINTER(t.LayerInfo), _Err]),
+    "qsf_layer_get_row": (_Code, [c_void_p, c_int, POINTER(t.LayerRow), _Err]),
+    "qsf_layer_get_kv_block": (
+        _Code, [c_void_p, c_int, c_int, c_int, c_int, _Out, POINTER(c_size_t), _Err]),
+    "qsf_layer_get_attention": (_Code, [c_void_p, c_int, c_int, c_void_p, c_size_t, _Err]),
     # Engine
     "qsf_engine_open": (_Code, [c_char_p, c_void_p, _Out, _Err]),
     "qsf_free": (None, [c_void_p]),

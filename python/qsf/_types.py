@@ -408,12 +408,61 @@ class MemoryRegion(ctypes.Structure):
     ]
 
 
+class LayerInfo(ctypes.Structure):
+    """qsf_layer_info"""
+
+    _fields_ = [
+        ("struct_size", c_size_t),
+        ("layer", c_int),
+        ("n_layers", c_int),
+        ("n_rows", c_int),
+        ("hidden_size", c_int),
+        ("n_kv_heads", c_int),
+        ("head_dim", c_int),
+        ("k_type", c_int),
+        ("v_type", c_int),
+        ("kv_bytes", c_uint64),
+    ]
+
+
+class LayerRow(ctypes.Structure):
+    """qsf_layer_row"""
+
+    _fields_ = [
+        ("struct_size", c_size_t),
+        ("token", c_int),
+        ("position", c_int),
+        ("sequence", c_int),
+        ("is_generated", c_int),
+        ("hidden", POINTER(c_float)),
+    ]
+
+
+class KvCandidates(ctypes.Structure):
+    """qsf_kv_candidates"""
+
+    _fields_ = [
+        ("struct_size", c_size_t),
+        ("layer", c_int),
+        ("kv_head", c_int),
+        ("n", c_size_t),
+        ("n_kept", c_size_t),
+        ("n_positions", c_int),
+        ("positions", POINTER(c_int)),
+        ("attention", POINTER(c_float)),
+    ]
+
+
+LayerCallback = ctypes.CFUNCTYPE(c_int, c_void_p, c_void_p)
+RankCallback = ctypes.CFUNCTYPE(None, POINTER(KvCandidates), c_void_p, c_void_p)
+
 # The C name of each struct.
 STRUCTS: dict[str, type[ctypes.Structure]] = {
     str(mirror.__doc__): mirror
     for mirror in (
         Error, H2oOptions, ModelInfo, EngineStats, LogitBias, Sampling, LogProb, GeneratedToken,
         GenerateOptions, GenerateResult, ChatOptions, ChatSendOptions, ChatResult, ChatInfo,
-        ChatPromptOptions, ChatPromptInfo, StepCounts, PrefixStats, PlanInfo, MemoryRegion,
+        ChatPromptOptions, ChatPromptInfo, StepCounts, PrefixStats, PlanInfo, MemoryRegion, LayerInfo,
+        LayerRow, KvCandidates,
     )
 }

@@ -15,6 +15,7 @@ from typing import Any, Literal, Union
 from . import _types as t
 from ._library import load, sized
 from .errors import InvalidArgument
+from .hooks import Hooks, LayerHook, RankHook
 
 logger = logging.getLogger("qsf")
 logger.addHandler(logging.NullHandler())  # silent, unless the program wants to hear
@@ -110,11 +111,15 @@ class Config:
     preload: bool = True
     pin: bool = False
     on_load: Progress | None = None
+    on_layer: LayerHook | None = None
+    kv_rank: RankHook | None = None
+    hooks: Hooks = field(init=False, repr=False)
     _log: Any = field(init=False, repr=False)
     _progress: Any = field(init=False, repr=False)
 
     def __post_init__(self) -> None:
         # ctypes objects that the engine calls as long as it lives.
+        self.hooks = Hooks(self.on_layer, self.kv_rank)
         self._log = t.LogCallback(_log_function(id(self)))
         self._progress = t.ProgressCallback(_progress_function(self.on_load) if self.on_load else 0)
 
@@ -163,6 +168,8 @@ class Config:
         self._apply_kv(lib, config)
         lib.qsf_config_set_log_callback(config, self._log, None)
         lib.qsf_config_set_progress_callback(config, self._progress, None)
+        lib.qsf_config_set_layer_callback(config, self.hooks.layer_callback, None)
+        lib.qsf_config_set_rank_callback(config, self.hooks.rank_callback, None)
 
     def _apply_kv(self, lib: Any, config: int) -> None:
         both = self.kv_type if isinstance(self.kv_type, tuple) else (self.kv_type, self.kv_type)

@@ -19,6 +19,7 @@ from .config import (
 from .errors import InvalidArgument
 from .generation import Completion, Stream, generate
 from .grammar import Grammar
+from .hooks import LayerHook, RankHook
 from .memory_plan import Plan, read_plan
 from .sampler import Sampler
 from .sampling import GenerateOptions, Prompt, Tokens, tokenize_flags
@@ -86,6 +87,7 @@ class Model:
         preload: False: returns before the weights are read.
         pin: True: binds each thread to a core.
         on_load: called with (done, total) bytes while the weights are read.
+        on_layer, kv_rank: hooks for research; see qsf.hooks.
 
     Raises:
         NotFound, IoError, Corrupt, Unsupported: the file.
@@ -141,6 +143,8 @@ class Model:
         preload: bool = True,
         pin: bool = False,
         on_load: Progress | None = None,
+        on_layer: LayerHook | None = None,
+        kv_rank: RankHook | None = None,
     ) -> None:
         settings = {name: value for name, value in locals().items() if name not in ("self", "path")}
         self._path = os.fspath(path)
