@@ -37,6 +37,14 @@ def test_the_example_of_the_page_runs(tmp_path, monkeypatch, capsys):
     assert capsys.readouterr().out
 
 
+def test_the_example_of_the_readme_runs(tmp_path, monkeypatch, capsys):
+    block, = re.findall(r"```python\n(.*?)```", (ROOT / "README.md").read_text(), re.S)
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "model.qsf").symlink_to(MODEL)
+    exec(compile(block, "README.md", "exec"), {})
+    assert len(capsys.readouterr().out) > 40
+
+
 def public_members():
     for name in qsf.__all__:
         thing = getattr(qsf, name)
