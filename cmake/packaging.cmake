@@ -54,6 +54,12 @@ foreach(variable IN LISTS qsf_library_variables)
   endif()
 endforeach()
 
+# And a bill of materials: no scanner sees a library in a static program.
+include(cmake/sbom.cmake)
+qsf_write_sbom(${PROJECT_BINARY_DIR}/packaging/sbom)
+install(FILES ${PROJECT_BINARY_DIR}/packaging/sbom/sboms/qsf.cdx.json
+        DESTINATION ${CMAKE_INSTALL_DOCDIR}/sboms COMPONENT tools)
+
 # The tarball; settings that differ by generator are made when packages are.
 string(TOLOWER ${CMAKE_SYSTEM_NAME}-${CMAKE_SYSTEM_PROCESSOR} qsf_system)
 set(qsf_tarball_name qsf-${PROJECT_VERSION}-${qsf_system})

@@ -13,6 +13,7 @@
 #
 # libqsf.so needs the C library and libgcc_s alone: the others and the C++ library are inside.
 
+include(cmake/sbom.cmake)
 set(QSF_WHEEL_GLIBC 2.28 CACHE STRING "Oldest C library that the wheel's libqsf.so runs with")
 if(NOT CMAKE_CXX_COMPILER_ID STREQUAL "GNU" OR NOT CMAKE_SYSTEM_NAME STREQUAL "Linux")
   message(FATAL_ERROR "QSF_WHEEL=ON: wheels are made by gcc on Linux; the compiler here is ${CMAKE_CXX_COMPILER_ID} for ${CMAKE_SYSTEM_NAME}")
@@ -40,9 +41,6 @@ if(NOT qsf_dist_info)
   set(qsf_dist_info dist-info)
 endif()
 set(qsf_sbom_folder ${PROJECT_BINARY_DIR}/packaging/wheel)
-execute_process(COMMAND ${CMAKE_COMMAND} -E env SOURCE_DATE_EPOCH=${QSF_DATE_EPOCH}
-                        ${Python3_EXECUTABLE} ${PROJECT_SOURCE_DIR}/scripts/package/make_sbom.py
-                        --version ${PROJECT_VERSION} --machine ${CMAKE_SYSTEM_PROCESSOR} --to ${qsf_sbom_folder}
-                COMMAND_ERROR_IS_FATAL ANY)
+qsf_write_sbom(${qsf_sbom_folder})
 install(DIRECTORY ${qsf_sbom_folder}/sboms DESTINATION ${qsf_dist_info} COMPONENT wheel)
 install(DIRECTORY ${qsf_sbom_folder}/libraries DESTINATION ${qsf_dist_info}/licenses COMPONENT wheel)

@@ -93,3 +93,9 @@ require_cmake() {
   [ "$(printf '%s\n3.25\n' "$found" | sort -V | head -n 1)" = 3.25 ] ||
     die "CMake $found is too old: 3.25 is needed (Debian 12, Ubuntu 24.04 or newer have it)"
 }
+
+# Writes SHA256SUMS of all files in a folder, apart from it and its signatures.
+write_sums() {
+  (cd "$1" && find . -maxdepth 1 -type f ! -name 'SHA256SUMS*' -printf '%P\0' | sort -z |
+    xargs -0 -r sha256sum >SHA256SUMS)
+}

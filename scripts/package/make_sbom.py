@@ -58,7 +58,7 @@ def bill(version, components, epoch):
     content = {"bomFormat": "CycloneDX", "specVersion": "1.6", "version": 1,
                "metadata": {"timestamp": date.strftime("%Y-%m-%dT%H:%M:%SZ"),
                             "component": {"type": "library", "bom-ref": "qsf", "name": "qsf", "version": version,
-                                          "purl": f"pkg:pypi/qsf@{version}", "licenses": [{"expression": "MIT"}]}},
+                                          "purl": f"pkg:generic/qsf@{version}", "licenses": [{"expression": "MIT"}]}},
                "components": components,
                "dependencies": [{"ref": "qsf", "dependsOn": [entry["bom-ref"] for entry in components]}]}
     name = uuid.uuid5(uuid.NAMESPACE_URL, json.dumps(content, sort_keys=True))

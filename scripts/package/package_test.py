@@ -28,6 +28,7 @@ import repo_files  # noqa: E402  (the path has to be there first)
 ROOT = repo_files.repository_root()
 TOOLS = ["qsf", "qsf-bench", "qsf-convert", "qsf-inspect", "qsf-parity", "qsf-perplexity", "qsf-run"]
 MODEL = "share/qsf/models/tales-5M-4bit.qsf"
+SBOM = "share/doc/qsf/sboms/qsf.cdx.json"
 WIDTH, N_HEADS, N_POSITIONS = 64, 2, 128
 
 
@@ -67,7 +68,7 @@ def check_debian(packages, scratch):
                  + [f"share/bash-completion/completions/{tool}" for tool in TOOLS]
                  + [f"share/zsh/vendor-completions/_{tool}" for tool in TOOLS]
                  + [f"share/fish/vendor_completions.d/{tool}.fish" for tool in TOOLS]
-                 + ["share/doc/qsf/copyright", "share/doc/qsf/changelog.Debian.gz"], packages["qsf"])
+                 + ["share/doc/qsf/copyright", "share/doc/qsf/changelog.Debian.gz", SBOM], packages["qsf"])
     expect_files(os.path.join(scratch, "libqsf-dev", "usr"),
                  ["include/qsf/qsf.h", "include/qsf/config.h", "include/qsf/adapters.h", "include/qsf/chat_prompt.h", "include/qsf/grammar.h", "include/qsf/hooks.h", "include/qsf/sampling.h", "include/qsf/serving.h", "include/qsf/plan.h", "include/qsf/prefix_cache.h", "lib/libqsf.a", "lib/pkgconfig/qsf.pc", "lib/cmake/qsf/qsfConfig.cmake",
                   "share/doc/libqsf-dev/copyright", "share/doc/qsf/examples/hello.c"], packages["libqsf-dev"])
@@ -104,7 +105,7 @@ def check_tarball(tarball, scratch):
     expect_files(tools, [f"bin/{tool}" for tool in TOOLS] + [MODEL]
                  + [f"share/man/man1/{tool}.1" for tool in TOOLS]
                  + [f"share/zsh/site-functions/_{tool}" for tool in TOOLS]
-                 + ["share/doc/qsf/LICENSE", "share/doc/qsf/copyright", "share/doc/qsf/README.md"], tarball)
+                 + ["share/doc/qsf/LICENSE", "share/doc/qsf/copyright", "share/doc/qsf/README.md", SBOM], tarball)
     return tools
 
 

@@ -15,6 +15,11 @@ BUILD = f"""#!/usr/bin/env bash
 mkdir -p "$2"
 printf 'built %s' "${{CCACHE_DISABLE:-with ccache}}" >"$2/{WHEEL}"
 """
+PACKAGE = "qsf_1-1_amd64.deb"
+PACKAGES = f"""#!/usr/bin/env bash
+mkdir -p "$2"
+printf packages >"$2/{PACKAGE}"
+"""
 MINISIGN = """#!/usr/bin/env bash
 grep -qx "signed by $(cat "$3")" "$5.minisig"
 """
@@ -28,6 +33,7 @@ class VerifyReleaseTest(unittest.TestCase):
         self.dist = os.path.join(folder.name, "dist")
         self.programs = os.path.join(folder.name, "bin")
         self.write("repository/scripts/package/build_wheels", BUILD)
+        self.write("repository/scripts/package/make_packages", PACKAGES)
         self.write("bin/minisign", MINISIGN)
         for name in ("verify_release", "lib.sh"):
             shutil.copy(os.path.join(rooms.SCRIPTS, name), os.path.join(self.root, "scripts"))
@@ -64,6 +70,27 @@ class VerifyReleaseTest(unittest.TestCase):
         self.assertEqual(status, 0, said)
         self.assertIn("1 files have the bytes that this commit gives", said)
         self.assertIn("no signature was checked", said)
+
+    def test_packages_are_built_where_there_are_some(self):
+        self.write(f"dist/{PACKAGE}", "packages")
+        self.sum_up()
+        status, said = self.verify()
+        self.assertEqual(status, 0, said)
+        self.assertIn("2 files have the bytes", said)
+        os.remove(os.path.join(self.dist, WHEEL))
+        self.write(f"dist/{PACKAGE}", "others")
+        self.sum_up()
+        status, said = self.verify()
+        self.assertEqual(status, 1)
+        self.assertIn(f"{PACKAGE}: the build gives other bytes", said)
+
+    def test_sums_are_of_all_files_but_signatures(self):
+        self.write("dist/a name", "x")
+        self.write("dist/SHA256SUMS.asc", "y")
+        subprocess.run(["bash", "-c", f'source "{self.root}/scripts/lib.sh"; write_sums "{self.dist}"'], check=True)
+        with open(os.path.join(self.dist, "SHA256SUMS"), encoding="ascii") as file:
+            names = [line.split("  ")[1].strip() for line in file]
+        self.assertEqual(names, ["a name", WHEEL])
 
     def test_other_bytes_with_their_sum(self):
         self.write(f"dist/{WHEEL}", "other")

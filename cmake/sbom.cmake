@@ -1,0 +1,13 @@
+# SPDX-License-Identifier: MIT
+#
+# qsf_write_sbom(FOLDER)
+# Writes the bill of materials FOLDER/sboms/qsf.cdx.json and what the packages of the libraries
+# inside say of their licences, FOLDER/libraries/.
+
+function(qsf_write_sbom folder)
+  find_package(Python3 REQUIRED COMPONENTS Interpreter)
+  execute_process(COMMAND ${CMAKE_COMMAND} -E env SOURCE_DATE_EPOCH=${QSF_DATE_EPOCH}
+                          ${Python3_EXECUTABLE} ${PROJECT_SOURCE_DIR}/scripts/package/make_sbom.py
+                          --version ${PROJECT_VERSION} --machine ${CMAKE_SYSTEM_PROCESSOR} --to ${folder}
+                  COMMAND_ERROR_IS_FATAL ANY)
+endfunction()
