@@ -47,10 +47,11 @@ class Texts(unittest.TestCase):
         expected = text(*PROMPT, "--lora", red)
         for options in (["--threads", "1"], ["--rows-per-pass", "2"], ["--speculate", "off"]):
             self.assertEqual(text(*PROMPT, "--lora", red, *options), expected, options)
+        # Whether the least budget in whole MB streams so small a model depends on the build; texts
+        # that do are compared in src/engine/adapters_test.cc.
         least = tales.least_budget(*PROMPT, "--lora", red)
         code, out, err = call(model, *PROMPT, "--lora", red, "--ram-budget", least)
         self.assertEqual((code, out), (0, expected), err)
-        self.assertIn(b"mode: streamed", err)
 
     def test_a_saved_session_needs_its_adapter(self):
         session = tales.file("red.session")
