@@ -126,7 +126,7 @@ class Engine:
 
     def _call(self, call: Call, error: t.Error) -> int:
         code = call(error)
-        self._config.hooks.raise_failure()
+        self._config.hooks.reraise()
         return code
 
     @contextmanager

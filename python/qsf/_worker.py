@@ -17,16 +17,16 @@ import threading
 from collections.abc import Callable
 
 from . import _types
-from .errors import Cancelled, InvalidArgument
+from .errors import Cancelled, Caught, InvalidArgument
 
 # Signals end a wait by themselves where the main thread receives them; the slice is for the others.
 SLICE_S = 0.05
 
 
-class Job:
+class Job(Caught):
     """A call for the worker: `call` returns a qsf_code, or raises."""
 
-    __slots__ = ("call", "cancellable", "cancelled", "code", "done", "error", "notify", "owner",
+    __slots__ = ("call", "cancellable", "cancelled", "code", "done", "notify", "owner",
                  "queued", "_finished")
 
     def __init__(self, call: Callable[[], int], owner: object = None, cancellable: bool = True,
@@ -39,7 +39,7 @@ class Job:
         self.cancelled = False
         self.done = False
         self.code = _types.OK
-        self.error: BaseException | None = None
+        super().__init__()
         self._finished = threading.Lock()
         self._finished.acquire()
 
@@ -66,12 +66,7 @@ class Job:
 
     def outcome(self) -> int:
         """Returns the code of the call, or raises what it raised."""
-        if self.error is not None:
-            error, self.error = self.error, None
-            try:
-                raise error
-            finally:
-                del error
+        self.reraise()
         return self.code
 
 
@@ -180,13 +175,13 @@ class Worker:
     def _perform(self, job: Job) -> None:
         with self._guard:
             if job.cancelled and job.cancellable:
-                job.error = Cancelled("cancelled before it began")
+                job.keep(Cancelled("cancelled before it began"))
                 return
             self._running = job
         try:
             job.code = self._call(job)
         except BaseException as error:  # noqa: B036  it belongs to the thread that waits
-            job.error = error
+            job.keep(error)
         with self._guard:
             self._running = None
             # The engine stops its next call where a request came after the end of this one.

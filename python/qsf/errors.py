@@ -50,6 +50,28 @@ class Internal(Error):
     """A bug of the library, or a small allocation failed."""
 
 
+class Caught:
+    """An exception that another thread or a callback raised, for who waits for it."""
+
+    __slots__ = ("error",)
+
+    def __init__(self) -> None:
+        self.error: BaseException | None = None
+
+    def keep(self, error: BaseException) -> None:
+        """Keeps the first one."""
+        self.error = self.error or error
+
+    def reraise(self) -> None:
+        """Raises it, if there is one, and forgets it: its traceback holds the frames that saw it."""
+        if self.error is not None:
+            error, self.error = self.error, None
+            try:
+                raise error
+            finally:
+                del error
+
+
 _OF_CODE: dict[int, type[Error]] = {
     _types.INVALID_ARGUMENT: InvalidArgument,
     _types.NOT_FOUND: NotFound,

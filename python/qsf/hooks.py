@@ -24,7 +24,7 @@ from typing import TYPE_CHECKING, Any, Literal, Union
 from . import _types as t
 from ._library import check, load, sized
 from .arrays import address_of, output
-from .errors import InvalidArgument, Unsupported
+from .errors import Caught, InvalidArgument, Unsupported
 
 if TYPE_CHECKING:
     import numpy as np
@@ -229,21 +229,15 @@ LayerHook = Callable[[Layer], None]
 RankHook = Callable[[Candidates], Union["ArrayLike", None]]
 
 
-class Hooks:
+class Hooks(Caught):
     """The callbacks of a configuration, and the first exception in one."""
 
     def __init__(self, on_layer: LayerHook | None, rank: RankHook | None) -> None:
-        self.failure: BaseException | None = None
+        super().__init__()
         self.cancel: Callable[[], None] | None = None  # of the engine, once it is open
         # NULL where there is none.
         self.layer_callback = t.LayerCallback(self._layer_function(on_layer) if on_layer else 0)
         self.rank_callback = t.RankCallback(self._rank_function(rank) if rank else 0)
-
-    def raise_failure(self) -> None:
-        """Raises what a hook raised in the call that ended."""
-        failure, self.failure = self.failure, None
-        if failure is not None:
-            raise failure
 
     def _layer_function(self, hook: LayerHook) -> Callable[[int, object], int]:
         def see(address: int, _: object) -> int:
@@ -252,7 +246,7 @@ class Hooks:
                 layer = Layer(address)
                 hook(layer)
             except BaseException as error:  # noqa: B036  raised by the call in progress
-                self.failure = self.failure or error
+                self.keep(error)
                 return 1
             finally:
                 if layer is not None:
@@ -266,7 +260,7 @@ class Hooks:
             try:
                 _rank(hook, pointer.contents, address)
             except BaseException as error:  # noqa: B036  raised by the call in progress
-                self.failure = self.failure or error
+                self.keep(error)
                 if self.cancel is not None:
                     self.cancel()
 

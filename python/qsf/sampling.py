@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, TypedDict, Union
 
 from . import _types as t
 from ._library import int_array, sized, text_array
-from .errors import InvalidArgument
+from .errors import Caught, InvalidArgument
 from .grammar import Grammar
 
 if TYPE_CHECKING:
@@ -97,11 +97,8 @@ def check_names(options: Mapping[str, object]) -> None:
             raise TypeError(f"unexpected keyword argument {name!r}; see qsf.GenerateOptions")
 
 
-class Callbacks:
+class Callbacks(Caught):
     """Functions of the caller within one generation, and the first exception of them."""
-
-    def __init__(self) -> None:
-        self.error: BaseException | None = None
 
     def guard(self, function: Callable[..., Any]) -> Callable[..., int]:
         """Returns a function for C: 0, or 1 once it has raised."""
@@ -112,20 +109,11 @@ class Callbacks:
             try:
                 function(*arguments)
             except BaseException as error:  # noqa: B036  raised by the thread that waits
-                self.error = error
+                self.keep(error)
                 return 1
             return 0
 
         return call
-
-    def reraise(self) -> None:
-        """Raises the exception that ended the generation, if one did."""
-        if self.error is not None:
-            error, self.error = self.error, None
-            try:
-                raise error
-            finally:
-                del error
 
 
 def grammar_of(engine: Engine, options: GenerateOptions) -> Grammar | None:
