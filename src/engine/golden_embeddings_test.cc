@@ -6,20 +6,22 @@
 #include <gtest/gtest.h>
 #include <unistd.h>
 
-#include <cmath>
 #include <cstdlib>
 #include <cstring>
 #include <filesystem>
-#include <fstream>
 #include <iterator>
 #include <memory>
 #include <string>
 #include <vector>
 
 #include "engine/engine.h"
+#include "engine/testing/golden_values.h"
 
 namespace qsf {
 namespace {
+
+using testing_support::GoldenReader;
+using testing_support::relative_error;
 
 namespace fs = std::filesystem;
 
@@ -39,46 +41,20 @@ struct EmbeddingGolden {
   std::vector<Case> cases;
 
   explicit EmbeddingGolden(const fs::path& path) {
-    std::ifstream in(path, std::ios::binary);
-    std::string magic(8, '\0');
-    in.read(magic.data(), 8);
-    if (magic != "QSFEMBD1") return;
-    const auto number = [&in] {
-      std::uint32_t value = 0;
-      in.read(reinterpret_cast<char*>(&value), 4);
-      return value;
-    };
-    const auto values = [&in](std::size_t n) {
-      std::vector<float> list(n);
-      in.read(reinterpret_cast<char*>(list.data()), static_cast<std::streamsize>(n * 4));
-      return list;
-    };
-    const std::uint32_t n_cols = number();
-    tokens.resize(number());
-    const std::uint32_t n_cases = number();
-    for (TokenId& token : tokens) token = number();
+    GoldenReader in(path, "QSFEMBD1");
+    const std::uint32_t n_cols = in.number();
+    tokens.resize(in.number());
+    const std::uint32_t n_cases = in.number();
+    for (TokenId& token : tokens) token = in.number();
     for (std::uint32_t i = 0; i < n_cases; ++i) {
-      const std::uint32_t length = number();
-      const std::uint32_t n_rows = number();
-      std::vector<float> embedding = values(n_cols);
-      cases.push_back({length, std::move(embedding), values(std::size_t{n_rows} * n_cols)});
+      const std::uint32_t length = in.number();
+      const std::uint32_t n_rows = in.number();
+      std::vector<float> embedding = in.values(n_cols);
+      cases.push_back({length, std::move(embedding), in.values(std::size_t{n_rows} * n_cols)});
     }
-    if (!in) cases.clear();
+    if (!in.ok()) cases.clear();
   }
 };
-
-// The largest difference as a share of the largest wanted value.
-double relative_error(const std::vector<float>& got, const std::vector<float>& want) {
-  double largest = 0;
-  double worst = 0;
-  for (std::size_t i = 0; i < want.size(); ++i) {
-    const double error = std::fabs(static_cast<double>(got[i]) - want[i]);
-    if (!std::isfinite(error)) return HUGE_VAL;
-    worst = std::max(worst, error);
-    largest = std::max(largest, std::fabs(static_cast<double>(want[i])));
-  }
-  return worst / largest;
-}
 
 class GoldenEmbeddingsTest : public testing::TestWithParam<const char*> {
  protected:

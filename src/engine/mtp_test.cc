@@ -9,10 +9,8 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <cmath>
 #include <cstdlib>
 #include <filesystem>
-#include <fstream>
 #include <map>
 #include <memory>
 #include <string>
@@ -22,6 +20,7 @@
 #include "base/testing/temporary_path.h"
 #include "engine/draft_model.h"
 #include "engine/testing/drafted_text.h"
+#include "engine/testing/golden_values.h"
 #include "engine/testing/step_members.h"
 
 namespace qsf {
@@ -47,46 +46,21 @@ struct MtpGolden {
   std::vector<TokenId> drafts;
 
   explicit MtpGolden(const fs::path& path) {
-    std::ifstream in(path, std::ios::binary);
-    std::string magic(8, '\0');
-    in.read(magic.data(), 8);
-    EXPECT_EQ(magic, "QSFMTP01");
-    const auto number = [&in] {
-      std::uint32_t value = 0;
-      in.read(reinterpret_cast<char*>(&value), 4);
-      return value;
-    };
-    const auto values = [&in](std::size_t n) {
-      std::vector<float> list(n);
-      in.read(reinterpret_cast<char*>(list.data()), static_cast<std::streamsize>(n * 4));
-      return list;
-    };
-    n_vocab = number();
-    hidden = number();
-    tokens.resize(number());
-    drafts.resize(number());
-    for (TokenId& token : tokens) token = number();
-    for (std::size_t i = 0; i < tokens.size(); ++i) rows.push_back(values(hidden));
+    GoldenReader in(path, "QSFMTP01");
+    n_vocab = in.number();
+    hidden = in.number();
+    tokens.resize(in.number());
+    drafts.resize(in.number());
+    for (TokenId& token : tokens) token = in.number();
+    for (std::size_t i = 0; i < tokens.size(); ++i) rows.push_back(in.values(hidden));
     for (std::size_t i = 0; i + 1 < tokens.size(); ++i) {
-      logits.push_back(values(n_vocab));
-      own.push_back(values(hidden));
+      logits.push_back(in.values(n_vocab));
+      own.push_back(in.values(hidden));
     }
-    for (TokenId& token : drafts) token = number();
-    EXPECT_TRUE(in.good());
+    for (TokenId& token : drafts) token = in.number();
+    EXPECT_TRUE(in.ok());
   }
 };
-
-double error_of(std::span<const float> got, const std::vector<float>& want) {
-  double largest = 0;
-  double worst = 0;
-  for (std::size_t i = 0; i < want.size(); ++i) {
-    const double error = std::fabs(static_cast<double>(got[i]) - want[i]);
-    if (!std::isfinite(error)) return HUGE_VAL;
-    worst = std::max(worst, error);
-    largest = std::max(largest, std::fabs(static_cast<double>(want[i])));
-  }
-  return worst / largest;
-}
 
 fs::path mtp_folder(const std::string& model) {
   return fs::path(QSF_SOURCE_DIR) / "testdata" / "mtp" / model;
@@ -179,7 +153,7 @@ TEST_P(MtpTest, LogitsMatchOfGivenRows) {
       const MtpDraft got =
           draft_behind(block, 0, std::span(want.tokens).first(end), want.tokens[end], 1);
       ASSERT_EQ(got.logits.size(), 1U);
-      EXPECT_LT(error_of(got.logits[0], want.logits[end - 1]), kMtpTolerance) << end;
+      EXPECT_LT(relative_error(got.logits[0], want.logits[end - 1]), kMtpTolerance) << end;
     }
   }
 }
@@ -215,7 +189,7 @@ TEST_P(MtpTest, DraftsMatchThoseOfTransformers) {
     }
     const std::span<const TokenId> all = want.tokens;
     const MtpDraft got = draft_behind(block, 0, all.first(30), all[30], 1);
-    EXPECT_LT(error_of(got.logits[0], want.logits[29]), kMtpTolerance);
+    EXPECT_LT(relative_error(got.logits[0], want.logits[29]), kMtpTolerance);
   }
 }
 
@@ -239,7 +213,7 @@ TEST_P(MtpTest, RowsOfALongTextAreComputedAsTheyCome) {
     }
   }
   for (const std::vector<float>& other : logits)
-    EXPECT_LT(error_of(other, logits[0]), kMtpTolerance);
+    EXPECT_LT(relative_error(other, logits[0]), kMtpTolerance);
   // Rows that are missing, those of the first half, make a difference.
   const auto engine = open_mtp(GetParam(), mtp_options(GetParam(), 2));
   DraftModel& block = *engine->impl().draft_model;
@@ -249,7 +223,7 @@ TEST_P(MtpTest, RowsOfALongTextAreComputedAsTheyCome) {
   ASSERT_TRUE(session->prefill(std::span(tokens).subspan(100, 100), nullptr).ok());
   const MtpDraft got = draft_behind(block, 0, std::span(tokens).first(200), 'x', 1);
   EXPECT_EQ(block.n_rows(0), 100U);
-  EXPECT_GT(error_of(got.logits[0], logits[0]), kMtpTolerance);
+  EXPECT_GT(relative_error(got.logits[0], logits[0]), kMtpTolerance);
 }
 
 // What is left of a text that was cut, or begins as a copy, has the rows that it would have alone.
@@ -278,9 +252,9 @@ TEST_P(MtpTest, RowsFollowCutsAndForks) {
     ASSERT_TRUE(first->truncate(20).ok());
     const auto fork = first->fork().value();
     ASSERT_TRUE(fork->prefill(other, nullptr).ok());
-    EXPECT_LT(error_of(draft_of(*engine, 1), expected), kMtpTolerance);
+    EXPECT_LT(relative_error(draft_of(*engine, 1), expected), kMtpTolerance);
     ASSERT_TRUE(first->prefill(other, nullptr).ok());
-    EXPECT_LT(error_of(draft_of(*engine, 0), expected), kMtpTolerance);
+    EXPECT_LT(relative_error(draft_of(*engine, 0), expected), kMtpTolerance);
   }
 }
 
