@@ -63,7 +63,7 @@ class Caught:
         self.error = self.error or error
 
     def reraise(self) -> None:
-        """Raises it, if there is one, and forgets it: its traceback holds the frames that saw it."""
+        """Raises it, if there is one, and drops it: its traceback holds the frames that saw it."""
         if self.error is not None:
             error, self.error = self.error, None
             try:
