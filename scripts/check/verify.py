@@ -302,7 +302,7 @@ class Runner:
         elif lacking:
             self.tally.skipped.append((name, f"needs {' and '.join(lacking)}; ./test installs them"))
         elif self.build(name):
-            self.ctest(name, environment={"QSF_EXPECT_ISA": "neondot", "QSF_TEST_STRIDE": "17"})
+            self.ctest(name, environment={"QSF_EXPECT_ISA": "neoni8mm", "QSF_TEST_STRIDE": "17"})
 
     def tidy(self, files):
         self.checker("tidy", [sys.executable, "scripts/check/run_tidy.py", "--jobs", str(self.jobs),

@@ -36,6 +36,8 @@ class TiersTest(unittest.TestCase):
         arm = cpuinfo("fp asimd asimddp", "Features\t")
         self.assertEqual(tiers.covered_tiers("aarch64", arm), ["scalar", "neon", "neondot"])
         self.assertEqual(tiers.covered_tiers("aarch64", arm.replace(" asimddp", ""))[-1], "neon")
+        both = arm.replace("asimddp", "asimddp i8mm")
+        self.assertEqual(tiers.covered_tiers("aarch64", both)[-1], "neoni8mm")
 
     def test_other_machines_have_the_scalar_tier(self):
         self.assertEqual(tiers.covered_tiers("riscv64", cpuinfo(AVX2)), ["scalar"])

@@ -11,7 +11,7 @@ namespace qsf::kernels {
 namespace {
 
 bool is_arm(Isa isa) noexcept {
-  return isa == Isa::kNeon || isa == Isa::kNeonDot;
+  return isa == Isa::kNeon || isa == Isa::kNeonDot || isa == Isa::kNeonI8mm;
 }
 
 #if defined(__aarch64__)
@@ -39,6 +39,7 @@ bool has_tier(const CpuFeatures& cpu, Isa isa) noexcept {
     case Isa::kAmx: return has_all(cpu, {kAvx512Bf16, kAmxTile, kAmxInt8, kAmxBf16});
     case Isa::kNeon: return has_all(cpu, {kNeon});
     case Isa::kNeonDot: return has_all(cpu, {kNeonDot});
+    case Isa::kNeonI8mm: return has_all(cpu, {kNeonI8mm});
   }
   return false;
 }
@@ -55,6 +56,7 @@ std::string_view isa_name(Isa isa) noexcept {
     case Isa::kAmx: return "amx";
     case Isa::kNeon: return "neon";
     case Isa::kNeonDot: return "neondot";
+    case Isa::kNeonI8mm: return "neoni8mm";
   }
   return "unknown";
 }

@@ -24,7 +24,7 @@ TEST(IsaTest, NamesGoBothWays) {
   EXPECT_EQ(unknown.error().code(), StatusCode::kInvalidArgument);
   EXPECT_EQ(unknown.error().message(),
             "instruction set \"avx3\": unknown, expected one of scalar, sse42, avx2, avx512, "
-            "avx512vnni, amx, neon, neondot");
+            "avx512vnni, amx, neon, neondot, neoni8mm");
   EXPECT_FALSE(parse_isa("").has_value());
   EXPECT_FALSE(parse_isa("AVX2").has_value());
 }
@@ -36,7 +36,9 @@ TEST(IsaTest, CoversLowerTiersOfItsArchitecture) {
   }
   EXPECT_TRUE(isa_covers(Isa::kAmx, Isa::kAvx2));
   EXPECT_FALSE(isa_covers(Isa::kAvx2, Isa::kAvx512));
-  EXPECT_FALSE(isa_covers(Isa::kNeonDot, Isa::kAvx2));
+  EXPECT_TRUE(isa_covers(Isa::kNeonI8mm, Isa::kNeonDot));
+  EXPECT_FALSE(isa_covers(Isa::kNeonDot, Isa::kNeonI8mm));
+  EXPECT_FALSE(isa_covers(Isa::kNeonI8mm, Isa::kAvx2));
   EXPECT_FALSE(isa_covers(Isa::kAmx, Isa::kNeon));
   EXPECT_FALSE(isa_covers(Isa::kScalar, Isa::kSse42));
 }
@@ -60,6 +62,8 @@ TEST(IsaTest, BestNeedsEveryTierBelow) {
   EXPECT_EQ(best_isa(amx), Isa::kAmx);
   EXPECT_EQ(best_isa(with({kNeon})), Isa::kNeon);
   EXPECT_EQ(best_isa(with({kNeon, kNeonDot})), Isa::kNeonDot);
+  EXPECT_EQ(best_isa(with({kNeon, kNeonDot, kNeonI8mm})), Isa::kNeonI8mm);
+  EXPECT_EQ(best_isa(with({kNeon, kNeonI8mm})), Isa::kNeon);
 }
 
 #if defined(__x86_64__)
@@ -128,7 +132,7 @@ TEST(KernelSetTest, SmallKernelsComeInTheSameTiers) {
   EXPECT_EQ(kernel_set(Isa::kAvx2).norm.isa, Isa::kAvx2);
   EXPECT_EQ(kernel_set(Isa::kAmx).norm.isa, Isa::kAvx512);
 #elif defined(__aarch64__)
-  EXPECT_EQ(kernel_set(Isa::kNeonDot).norm.isa, Isa::kNeon);
+  EXPECT_EQ(kernel_set(Isa::kNeonI8mm).norm.isa, Isa::kNeon);
 #endif
 }
 

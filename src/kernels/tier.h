@@ -14,7 +14,7 @@
 
 namespace qsf::kernels {
 
-// Ordered inside an architecture: kSse42 .. kAmx are x86, kNeon and kNeonDot are AArch64.
+// Ordered inside an architecture: kSse42 .. kAmx are x86, kNeon .. kNeonI8mm are AArch64.
 enum class Isa : std::uint8_t {
   kScalar = 0,  // portable C++ at the compiler's baseline (SSE2 on x86-64, NEON on AArch64)
   kSse42 = 1,
@@ -24,10 +24,12 @@ enum class Isa : std::uint8_t {
   kAmx = 5,  // tiles, int8, bf16, and AVX-512 BF16
   kNeon = 6,
   kNeonDot = 7,
+  kNeonI8mm = 8,  // products of 2x8 and 8x2 bytes
 };
 
-inline constexpr Isa kAllIsas[] = {Isa::kScalar,     Isa::kSse42, Isa::kAvx2, Isa::kAvx512,
-                                   Isa::kAvx512Vnni, Isa::kAmx,   Isa::kNeon, Isa::kNeonDot};
+inline constexpr Isa kAllIsas[] = {Isa::kScalar, Isa::kSse42,      Isa::kAvx2,
+                                   Isa::kAvx512, Isa::kAvx512Vnni, Isa::kAmx,
+                                   Isa::kNeon,   Isa::kNeonDot,    Isa::kNeonI8mm};
 
 // What a kernel promises about its results on another tier.
 enum class Exactness : std::uint8_t {

@@ -38,6 +38,7 @@ constexpr NamedFeature kNames[] = {
     {CpuFeature::kPclmul, "pclmul"},
     {CpuFeature::kNeon, "neon"},
     {CpuFeature::kNeonDot, "neondot"},
+    {CpuFeature::kNeonI8mm, "i8mm"},
 };
 
 constexpr bool bit(std::uint64_t word, unsigned index) noexcept {
@@ -114,9 +115,8 @@ CpuFeatures detect_cpu_features() noexcept {
   }
   return cpu;
 #elif defined(__aarch64__)
-  CpuFeatures cpu;
+  CpuFeatures cpu = system_neon_features();
   cpu.add(CpuFeature::kNeon);  // part of the base architecture
-  if (system_reports_neon_dot()) cpu.add(CpuFeature::kNeonDot);
   return cpu;
 #else
   return {};

@@ -31,6 +31,7 @@ enum class CpuFeature : std::uint32_t {
   kNeon = 1U << 13,
   kNeonDot = 1U << 14,
   kAvx512Bf16 = 1U << 15,
+  kNeonI8mm = 1U << 16,
 };
 
 struct CpuFeatures {
@@ -60,9 +61,9 @@ inline constexpr std::uint64_t kUsualCacheBytes = std::uint64_t{32} << 20;
 std::uint64_t last_level_cache_bytes() noexcept;
 
 // What only the system knows, for detect_cpu_features(): whether it grants the tile registers of
-// AMX, and whether a CPU of AArch64 has dot products.
+// AMX, and what a CPU of AArch64 has besides NEON.
 bool request_tile_state() noexcept;
-bool system_reports_neon_dot() noexcept;
+CpuFeatures system_neon_features() noexcept;
 
 // The raw results of cpuid and xgetbv, so that decoding can be tested on any machine.
 struct X86CpuidWords {

@@ -27,12 +27,13 @@ bool request_tile_state() noexcept {
 #endif
 }
 
-bool system_reports_neon_dot() noexcept {
+CpuFeatures system_neon_features() noexcept {
+  CpuFeatures cpu;
 #if defined(__aarch64__)
-  return (::getauxval(AT_HWCAP) & HWCAP_ASIMDDP) != 0;
-#else
-  return false;
+  if ((::getauxval(AT_HWCAP) & HWCAP_ASIMDDP) != 0) cpu.add(CpuFeature::kNeonDot);
+  if ((::getauxval(AT_HWCAP2) & HWCAP2_I8MM) != 0) cpu.add(CpuFeature::kNeonI8mm);
 #endif
+  return cpu;
 }
 
 std::uint64_t last_level_cache_bytes() noexcept {

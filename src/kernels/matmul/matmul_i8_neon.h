@@ -6,12 +6,15 @@
 // A block of 16 rows is decoded once, to a strip of signed bytes that stays in L1, and is
 // multiplied by up to kRowsAtOnce rows of x, two at a time so that a load of the strip serves two.
 //
-// Dot is a class of the tier:
+// Dot<kRows> multiplies kRows rows of x, one or two, and keeps the sums of 16 rows of weights with
+// each. It is a class template of the tier:
 //
-//   struct Sums     sums of 16 rows in the making
-//   static void add(Sums*, Four first, Four second, const std::byte* q)  adds the products of two
-//       fours with 8 bytes of x
-//   static int32x4_t finish(const Sums&, unsigned i)  the sums of rows 4i .. 4i + 3
+//   static constexpr unsigned kWholeRows  rows of x that are multiplied at once where scales are
+//   whole static void arrange(Four* pair)   prepares two neighbouring fours of a strip for any
+//   kRows void add(const Four* pair, const std::byte* q, std::size_t stride)  adds the products
+//   with 8
+//       bytes of x, of each row
+//   int32x4_t finish(unsigned row, unsigned i) const  the sums of rows 4i .. 4i + 3 with that row
 
 #ifndef QSF_KERNELS_MATMUL_MATMUL_I8_NEON_H_
 #define QSF_KERNELS_MATMUL_MATMUL_I8_NEON_H_
@@ -38,33 +41,28 @@ template <QuantType kType>
 
 // Adds the products of a decoded block with kRows rows of x to their totals. `codes` and
 // `activation block` are those of the first row.
-template <typename Dot, QuantType kType, std::uint32_t kBlock, unsigned kRows>
+template <template <unsigned> typename Dot, QuantType kType, std::uint32_t kBlock, unsigned kRows>
 [[gnu::always_inline]] static inline void add_block(const Four* strip, const BlockFields& fields,
                                                     const std::byte* codes,
                                                     const std::byte* x_block, unsigned sum_field,
                                                     std::size_t stride, Rows* totals) noexcept {
-  typename Dot::Sums sums[kRows] = {};
+  Dot<kRows> dot = {};
   for (unsigned four = 0; four < kBlock / 4; four += 2) {
-    const Four first = strip[four];
-    const Four second = strip[four + 1];
-#pragma GCC unroll 2
-    for (unsigned i = 0; i < kRows; ++i) {
-      Dot::add(&sums[i], first, second, codes + i * stride + 4 * four);
-    }
+    dot.add(strip + four, codes + 4 * four, stride);
   }
 #pragma GCC unroll 2
   for (unsigned i = 0; i < kRows; ++i) {
     const float* of_block64 = reinterpret_cast<const float*>(x_block + i * stride);
 #pragma GCC unroll 4
     for (unsigned v = 0; v < 4; ++v) {
-      totals[i].v[v] = add_dots<kType>(totals[i].v[v], Dot::finish(sums[i], v), fields.scales.v[v],
+      totals[i].v[v] = add_dots<kType>(totals[i].v[v], dot.finish(i, v), fields.scales.v[v],
                                        fields.mins.v[v], of_block64[sum_field], of_block64[0]);
     }
   }
 }
 
 // Rows [first, first + n_x) of x times one group.
-template <typename Dot, QuantType kType, std::uint32_t kBlock>
+template <template <unsigned> typename Dot, QuantType kType, std::uint32_t kBlock>
 [[gnu::always_inline]] static inline void multiply_group(const MatMulArgs& args,
                                                          const std::byte* group,
                                                          std::uint32_t first, std::uint32_t n_x,
@@ -78,6 +76,7 @@ template <typename Dot, QuantType kType, std::uint32_t kBlock>
     __builtin_prefetch(fields.codes + args.prefetch_bytes);
     for (unsigned four = 0; four < kBlock / 4; ++four) {
       strip[four] = decode_four<kType, kBlock>(fields.codes, fields.half, four);
+      if (four % 2 == 1) Dot<1>::arrange(strip + four - 1);
     }
     const std::byte* codes = x + std::size_t{block} * kBlock;
     const std::byte* x_block =
@@ -135,44 +134,52 @@ template <QuantType kType>
   return out;
 }
 
-// Adds the products of a decoded activation block of a type with whole scales and one row of x to
-// its totals.
-template <typename Dot, QuantType kType>
+// Adds the products of a decoded activation block of a type with whole scales and kRows rows of x
+// to their totals. `codes` and `block64_at` are those of the first row.
+template <template <unsigned> typename Dot, QuantType kType, unsigned kRows>
 [[gnu::always_inline]] static inline void add_block64(const Four* strip,
                                                       const Block64Fields& fields,
                                                       const std::byte* codes,
                                                       const std::byte* block64_at,
-                                                      Rows* totals) noexcept {
-  Int8Block x_block;
-  std::memcpy(&x_block, block64_at, sizeof(x_block));
-  int32x4_t scaled[4] = {};
-  int32x4_t shifts[4] = {};
+                                                      std::size_t stride, Rows* totals) noexcept {
+  Int8Block x_blocks[kRows];
+  for (unsigned i = 0; i < kRows; ++i) {
+    std::memcpy(&x_blocks[i], block64_at + i * stride, sizeof(Int8Block));
+  }
+  int32x4_t scaled[kRows][4] = {};
+  int32x4_t shifts[kRows][4] = {};
 #pragma GCC unroll 4
   for (unsigned k = 0; k < 4; ++k) {
-    typename Dot::Sums sums = {};
-    Dot::add(&sums, strip[4 * k], strip[4 * k + 1], codes + 16 * k);
-    Dot::add(&sums, strip[4 * k + 2], strip[4 * k + 3], codes + 16 * k + 8);
+    Dot<kRows> dot = {};
+    dot.add(strip + 4 * k, codes + 16 * k, stride);
+    dot.add(strip + 4 * k + 2, codes + 16 * k + 8, stride);
+#pragma GCC unroll 2
+    for (unsigned i = 0; i < kRows; ++i) {
+      [[maybe_unused]] const std::int32_t sum = x_blocks[i].quarter_sums[quarter_place(k)];
 #pragma GCC unroll 4
-    for (unsigned v = 0; v < 4; ++v) {
-      scaled[v] = vmlaq_s32(scaled[v], Dot::finish(sums, v), fields.scales[k][v]);
-      if constexpr (has_min(kType)) {
-        shifts[v] =
-            vmlaq_n_s32(shifts[v], fields.mins[k][v], x_block.quarter_sums[quarter_place(k)]);
+      for (unsigned v = 0; v < 4; ++v) {
+        scaled[i][v] = vmlaq_s32(scaled[i][v], dot.finish(i, v), fields.scales[k][v]);
+        if constexpr (has_min(kType)) {
+          shifts[i][v] = vmlaq_n_s32(shifts[i][v], fields.mins[k][v], sum);
+        }
       }
     }
   }
+#pragma GCC unroll 2
+  for (unsigned i = 0; i < kRows; ++i) {
 #pragma GCC unroll 4
-  for (unsigned v = 0; v < 4; ++v) {
-    float32x4_t term = vmulq_f32(fields.d.v[v], vcvtq_f32_s32(scaled[v]));
-    if constexpr (has_min(kType)) {
-      term = vaddq_f32(term, vmulq_f32(fields.dmin.v[v], vcvtq_f32_s32(shifts[v])));
+    for (unsigned v = 0; v < 4; ++v) {
+      float32x4_t term = vmulq_f32(fields.d.v[v], vcvtq_f32_s32(scaled[i][v]));
+      if constexpr (has_min(kType)) {
+        term = vaddq_f32(term, vmulq_f32(fields.dmin.v[v], vcvtq_f32_s32(shifts[i][v])));
+      }
+      totals[i].v[v] = vaddq_f32(totals[i].v[v], vmulq_n_f32(term, x_blocks[i].scale));
     }
-    totals->v[v] = vaddq_f32(totals->v[v], vmulq_n_f32(term, x_block.scale));
   }
 }
 
 // Rows [first, first + n_x) of x times one group of a type with whole scales.
-template <typename Dot, QuantType kType>
+template <template <unsigned> typename Dot, QuantType kType>
 [[gnu::always_inline]] static inline void multiply_whole_group(const MatMulArgs& args,
                                                                const std::byte* group,
                                                                std::uint32_t first,
@@ -187,12 +194,19 @@ template <typename Dot, QuantType kType>
     for (unsigned four = 0; four < kActivationBlockColumns / 4; ++four) {
       const unsigned k = four / 4;
       strip[four] = decode_four<kType, 16>(place.codes + quarter_offset<kType>(k), k % 2, four % 4);
+      if (four % 2 == 1) Dot<1>::arrange(strip + four - 1);
     }
     const std::byte* codes = x + std::size_t{c} * kActivationBlockColumns;
     const std::byte* x_block = x + int8_blocks_offset(args.n_cols) + c * sizeof(Int8Block);
-    for (std::uint32_t i = 0; i < n_x; ++i) {
-      add_block64<Dot, kType>(strip, fields, codes + i * args.x_stride, x_block + i * args.x_stride,
-                              totals + i);
+    constexpr unsigned kRows = Dot<1>::kWholeRows;
+    std::uint32_t i = 0;
+    for (; i + kRows <= n_x; i += kRows) {
+      add_block64<Dot, kType, kRows>(strip, fields, codes + i * args.x_stride,
+                                     x_block + i * args.x_stride, args.x_stride, totals + i);
+    }
+    if (i < n_x) {
+      add_block64<Dot, kType, 1>(strip, fields, codes + i * args.x_stride,
+                                 x_block + i * args.x_stride, args.x_stride, totals + i);
     }
   }
 }
@@ -211,7 +225,7 @@ template <QuantType kType>
   }
 }
 
-template <typename Dot, QuantType kType, std::uint32_t kBlock>
+template <template <unsigned> typename Dot, QuantType kType, std::uint32_t kBlock>
 [[gnu::always_inline]] static inline void coded(const MatMulArgs& args) noexcept {
   Rows totals[kRowsAtOnce];
   for (std::uint32_t first = 0; first < args.n_x; first += kRowsAtOnce) {

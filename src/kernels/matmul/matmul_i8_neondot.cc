@@ -10,23 +10,30 @@ namespace {
 
 using namespace neon;
 
+template <unsigned kRows>
 struct ByteDot {
-  struct Sums {
-    int32x4_t v[4];
-  };
+  static constexpr unsigned kWholeRows = 1;
+  int32x4_t sums[kRows][4];
 
-  [[gnu::always_inline]] static inline void add(Sums* sums, const Four& first, const Four& second,
-                                                const std::byte* q) noexcept {
-    const int8x8_t x = vld1_s8(reinterpret_cast<const std::int8_t*>(q));
+  [[gnu::always_inline]] static inline void arrange(Four* /*pair*/) noexcept {}
+
+  [[gnu::always_inline]] inline void add(const Four* pair, const std::byte* q,
+                                         std::size_t stride) noexcept {
+    const Four first = pair[0];
+    const Four second = pair[1];
+#pragma GCC unroll 2
+    for (unsigned row = 0; row < kRows; ++row) {
+      const int8x8_t x = vld1_s8(reinterpret_cast<const std::int8_t*>(q + row * stride));
 #pragma GCC unroll 4
-    for (unsigned i = 0; i < 4; ++i) {
-      sums->v[i] = vdotq_lane_s32(sums->v[i], first.v[i], x, 0);
-      sums->v[i] = vdotq_lane_s32(sums->v[i], second.v[i], x, 1);
+      for (unsigned i = 0; i < 4; ++i) {
+        sums[row][i] = vdotq_lane_s32(sums[row][i], first.v[i], x, 0);
+        sums[row][i] = vdotq_lane_s32(sums[row][i], second.v[i], x, 1);
+      }
     }
   }
 
-  [[gnu::always_inline]] static inline int32x4_t finish(const Sums& sums, unsigned i) noexcept {
-    return sums.v[i];
+  [[gnu::always_inline]] inline int32x4_t finish(unsigned row, unsigned i) const noexcept {
+    return sums[row][i];
   }
 };
 

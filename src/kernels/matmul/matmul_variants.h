@@ -25,9 +25,10 @@
   QSF_QUANTISED_FORMATS(X, f32_avx2, kAvx2, kF32, kBounded)              \
   QSF_FLOAT_FORMATS(X, f32_avx2, kAvx2, kF32, kBounded)
 #elif defined(__aarch64__)
-#define QSF_MATMUL_SIMD_KERNELS(X)                                 \
-  QSF_QUANTISED_FORMATS(X, i8_neondot, kNeonDot, kInt8, kBitExact) \
-  QSF_QUANTISED_FORMATS(X, i8_neon, kNeon, kInt8, kBitExact)       \
+#define QSF_MATMUL_SIMD_KERNELS(X)                                   \
+  QSF_QUANTISED_FORMATS(X, i8_neoni8mm, kNeonI8mm, kInt8, kBitExact) \
+  QSF_QUANTISED_FORMATS(X, i8_neondot, kNeonDot, kInt8, kBitExact)   \
+  QSF_QUANTISED_FORMATS(X, i8_neon, kNeon, kInt8, kBitExact)         \
   QSF_FLOAT_FORMATS(X, f32_neon, kNeon, kF32, kBounded)
 #else
 #define QSF_MATMUL_SIMD_KERNELS(X)

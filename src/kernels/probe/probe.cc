@@ -23,6 +23,7 @@ constexpr ArithmeticProbe kArithmetic[] = {
     {"probe_f32_avx2", Isa::kAvx2, ProbeKind::kF32, 12 * 8 * 2, probe_f32_avx2},
     {"probe_i8_sse42", Isa::kSse42, ProbeKind::kInt8, 12 * 8 * 2 * 2, probe_i8_sse42},
 #elif defined(__aarch64__)
+    {"probe_i8_neoni8mm", Isa::kNeonI8mm, ProbeKind::kInt8, 12 * 4 * 8 * 2, probe_i8_neoni8mm},
     {"probe_i8_neondot", Isa::kNeonDot, ProbeKind::kInt8, 12 * 4 * 4 * 2, probe_i8_neondot},
     {"probe_i8_neon", Isa::kNeon, ProbeKind::kInt8, 12 * 8 * 2, probe_i8_neon},
     {"probe_f32_neon", Isa::kNeon, ProbeKind::kF32, 12 * 4 * 2, probe_f32_neon},
