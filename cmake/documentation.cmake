@@ -8,7 +8,8 @@
 #   share/zsh/site-functions/_qsf-*
 #   share/fish/vendor_completions.d/qsf-*.fish
 #
-# They need Python, and tools that this machine can run; without these an installation lacks them.
+# They need Python, and tools that this machine can run or emulate; without these an installation
+# lacks them.
 
 # The date of what is made: a build of the same commit makes the same bytes.
 if(DEFINED ENV{SOURCE_DATE_EPOCH})
@@ -25,23 +26,26 @@ set(QSF_MAN_FOLDER ${PROJECT_BINARY_DIR}/packaging/man)
 set(QSF_COMPLETIONS_FOLDER ${PROJECT_BINARY_DIR}/packaging/completions)
 find_package(Python3 QUIET COMPONENTS Interpreter)
 set(QSF_DOCUMENTATION ON)
-if(NOT Python3_Interpreter_FOUND OR CMAKE_CROSSCOMPILING)
+if(NOT Python3_Interpreter_FOUND OR (CMAKE_CROSSCOMPILING AND NOT CMAKE_CROSSCOMPILING_EMULATOR))
   set(QSF_DOCUMENTATION OFF)
   message(STATUS "No man pages and completions: they need python3 and tools that run here")
 endif()
 
 if(QSF_DOCUMENTATION)
   set(qsf_scripts ${PROJECT_SOURCE_DIR}/scripts/package)
+  list(JOIN CMAKE_CROSSCOMPILING_EMULATOR " " qsf_emulator)
   set(qsf_documentation_files)
   foreach(tool IN LISTS qsf_tools)
     set(page ${QSF_MAN_FOLDER}/${tool}.1)
     set(completion ${QSF_COMPLETIONS_FOLDER}/bash/${tool})
     add_custom_command(OUTPUT ${page} VERBATIM
-      COMMAND ${CMAKE_COMMAND} -E env SOURCE_DATE_EPOCH=${QSF_DATE_EPOCH} ${Python3_EXECUTABLE}
+      COMMAND ${CMAKE_COMMAND} -E env SOURCE_DATE_EPOCH=${QSF_DATE_EPOCH}
+              "QSF_EMULATOR=${qsf_emulator}" ${Python3_EXECUTABLE}
               ${qsf_scripts}/make_man_page.py ${CMAKE_RUNTIME_OUTPUT_DIRECTORY}/${tool} ${page} ${qsf_tools}
       DEPENDS qsf ${qsf_scripts}/make_man_page.py ${qsf_scripts}/cli_help.py)
     add_custom_command(OUTPUT ${completion} VERBATIM
-      COMMAND ${Python3_EXECUTABLE} ${qsf_scripts}/make_completions.py ${CMAKE_RUNTIME_OUTPUT_DIRECTORY}/${tool}
+      COMMAND ${CMAKE_COMMAND} -E env "QSF_EMULATOR=${qsf_emulator}" ${Python3_EXECUTABLE}
+              ${qsf_scripts}/make_completions.py ${CMAKE_RUNTIME_OUTPUT_DIRECTORY}/${tool}
               ${QSF_COMPLETIONS_FOLDER}
       DEPENDS qsf ${qsf_scripts}/make_completions.py ${qsf_scripts}/cli_help.py)
     list(APPEND qsf_documentation_files ${page} ${completion})

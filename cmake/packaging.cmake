@@ -7,6 +7,8 @@
 #   libqsf-dev_VERSION-1_ARCH.deb    header, archive, files for pkg-config and CMake, examples
 #   qsf-VERSION-linux-ARCH.tar.gz    the contents of the first package, for other systems
 #
+# A build for another machine makes the tarball alone.
+#
 # scripts/package/make_packages makes all of them.
 
 find_program(QSF_SHLIBDEPS dpkg-shlibdeps)
@@ -24,8 +26,13 @@ set(CPACK_OUTPUT_FILE_PREFIX ${PROJECT_BINARY_DIR}/packages)
 set(CPACK_STRIP_FILES ON)
 set(CPACK_VERBATIM_VARIABLES ON)
 
-# Sets `owner` to the Debian package that a file belongs to, or to nothing.
+# Sets `owner` to the Debian package that a file belongs to, or to nothing. A library for another
+# machine is in the package of the same name here, which has the same licence.
 function(qsf_debian_owner path owner)
+  if(CMAKE_CROSSCOMPILING)
+    get_filename_component(name ${path} NAME)
+    set(path "/usr/lib/*/${name}")
+  endif()
   execute_process(COMMAND dpkg-query --search ${path} OUTPUT_VARIABLE found RESULT_VARIABLE status ERROR_QUIET)
   if(status EQUAL 0)
     string(REGEX REPLACE ":.*" "" found "${found}")
@@ -66,7 +73,7 @@ set(qsf_tarball_name qsf-${PROJECT_VERSION}-${qsf_system})
 set(CPACK_PROJECT_CONFIG_FILE ${PROJECT_BINARY_DIR}/packaging/by_generator.cmake)
 configure_file(${PROJECT_SOURCE_DIR}/packaging/by_generator.cmake.in ${CPACK_PROJECT_CONFIG_FILE} @ONLY)
 set(CPACK_GENERATOR TGZ)
-if(NOT QSF_SHLIBDEPS OR NOT QSF_GZIP OR NOT QSF_DOCUMENTATION)
+if(NOT QSF_SHLIBDEPS OR NOT QSF_GZIP OR NOT QSF_DOCUMENTATION OR CMAKE_CROSSCOMPILING)
   include(CPack)
   return()
 endif()

@@ -352,6 +352,15 @@ def long_smollm2(runner):
         runner.ctest("dev", "long")
 
 
+def long_aarch64(runner):
+    """Tests the tools for AArch64, cross-compiled, in an emulator."""
+    if (runner.checker("libraries for AArch64", ["bash", "scripts/package/get_aarch64_libraries"])
+            and runner.build("release") and runner.build("aarch64-release")
+            and runner.build("aarch64-tools", ["qsf", "kernels_test", "golden_logits_test"])):
+        runner.checker("aarch64", [sys.executable, "scripts/check/check_aarch64.py", smollm2()],
+                       skip_status=77)
+
+
 def long_fuzz(runner):
     runner.checker("fuzz", ["bash", "scripts/check/fuzz"], skip_status=2)
 
@@ -475,6 +484,7 @@ def long_wheels(runner):
 
 # Suites that take too long for every run: name, what it does, how.
 LONG_SUITES = {
+    "aarch64": ("tests the tools for AArch64 in an emulator, a processor a tier", long_aarch64),
     "capi-calls": ("makes a million random calls of the C interface under the sanitizers", long_capi_calls),
     "clients": ("runs the clients of other projects against a server", long_clients),
     "dockerfile": ("builds the Dockerfile's image in a folder and runs it", long_dockerfile),

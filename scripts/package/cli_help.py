@@ -7,6 +7,7 @@ other line is an error, so that nothing is lost when the layout changes.
 """
 
 import dataclasses
+import os
 import re
 import subprocess
 
@@ -107,8 +108,11 @@ def parse_help(tool, version, text):
 
 
 def read_help(program):
-    """Returns the Help of a program, which is run."""
+    """Returns the Help of a program, which is run; a program for another machine by the command in
+    the environment's QSF_EMULATOR."""
+    emulator = os.environ.get("QSF_EMULATOR", "").split()
+
     def output(option):
-        return subprocess.run([program, option], check=True, capture_output=True, text=True).stdout
+        return subprocess.run([*emulator, program, option], check=True, capture_output=True, text=True).stdout
     tool, version = output("--version").split()
     return parse_help(tool, version, output("--help"))
