@@ -28,7 +28,9 @@ endif()
 function(qsf_import_library name header)
   find_path(QSF_${name}_INCLUDE ${header} REQUIRED)
   find_library(QSF_${name}_LIBRARY NAMES lib${name}.a ${name} REQUIRED)
-  find_library(QSF_${name}_SHARED ${name} REQUIRED)
+  if(NOT QSF_ENGINE_ONLY)
+    find_library(QSF_${name}_SHARED ${name} REQUIRED)
+  endif()
   add_library(qsf::${name} UNKNOWN IMPORTED GLOBAL)
   set_target_properties(qsf::${name} PROPERTIES
     IMPORTED_LOCATION ${QSF_${name}_LIBRARY}
@@ -39,6 +41,23 @@ qsf_import_library(lz4 lz4.h)
 qsf_import_library(zstd zstd.h)
 qsf_import_library(pcre2-8 pcre2.h)
 qsf_import_library(utf8proc utf8proc.h)
+
+# JSON, header-only. For another system the header of this machine is reached through a link: the
+# folder that it lies in has this machine's C library too.
+find_path(QSF_JSON_INCLUDE nlohmann/json.hpp PATHS /usr/local/include /usr/include
+          REQUIRED NO_CMAKE_FIND_ROOT_PATH)
+set(qsf_json_include ${QSF_JSON_INCLUDE})
+if(NOT CMAKE_SYSTEM_NAME STREQUAL CMAKE_HOST_SYSTEM_NAME)
+  set(qsf_json_include ${PROJECT_BINARY_DIR}/headers)
+  file(MAKE_DIRECTORY ${qsf_json_include})
+  file(CREATE_LINK ${QSF_JSON_INCLUDE}/nlohmann ${qsf_json_include}/nlohmann SYMBOLIC)
+endif()
+add_library(qsf_json INTERFACE)
+target_include_directories(qsf_json SYSTEM INTERFACE ${qsf_json_include})
+
+if(QSF_ENGINE_ONLY)
+  return()
+endif()
 
 # io_uring of the Linux kernel; without it files are read by threads.
 if(QSF_URING)
@@ -69,13 +88,10 @@ target_include_directories(qsf_boost SYSTEM INTERFACE ${QSF_BOOST_INCLUDE})
 target_compile_definitions(qsf_boost INTERFACE BOOST_NO_EXCEPTIONS BOOST_ASIO_DISABLE_CONCEPTS
                            BOOST_ASIO_DISABLE_FENCED_BLOCK BOOST_ERROR_CODE_HEADER_ONLY)
 
-# Header-only: Eigen (error compensation), nlohmann-json (importers, qsf-inspect) and CLI11 (tools).
+# Header-only: Eigen (error compensation) and CLI11 (tools).
 find_path(QSF_EIGEN_INCLUDE Eigen/Core PATH_SUFFIXES eigen3 REQUIRED)
 add_library(qsf_eigen INTERFACE)
 target_include_directories(qsf_eigen SYSTEM INTERFACE ${QSF_EIGEN_INCLUDE})
-find_path(QSF_JSON_INCLUDE nlohmann/json.hpp REQUIRED)
-add_library(qsf_json INTERFACE)
-target_include_directories(qsf_json SYSTEM INTERFACE ${QSF_JSON_INCLUDE})
 find_path(QSF_CLI11_INCLUDE CLI/CLI.hpp REQUIRED)
 add_library(qsf_cli11 INTERFACE)
 target_include_directories(qsf_cli11 SYSTEM INTERFACE ${QSF_CLI11_INCLUDE})

@@ -77,7 +77,9 @@ Status check_kv_policy(const QSFConfig& config) {
 
 Status check(const QSFConfig& config) {
   constexpr int kMaxInt = std::numeric_limits<int>::max();
-  constexpr std::size_t kMaxBudgetMb = std::numeric_limits<std::int64_t>::max() / kMegabyte;
+  constexpr auto kMaxBudgetMb = static_cast<std::size_t>(
+      std::min<std::uint64_t>(std::numeric_limits<std::int64_t>::max() / kMegabyte,
+                              std::numeric_limits<std::size_t>::max()));
   if (config.ram_budget_mb > kMaxBudgetMb) {
     return invalid_argument("ram_budget: %zu MB, expected at most %zu", config.ram_budget_mb,
                             kMaxBudgetMb);
@@ -463,7 +465,7 @@ void qsf_config_set_kv_types(QSFConfig* config, qsf_kv_type keys, qsf_kv_type va
   std::memcpy(&config->v_type, &values, sizeof values);
 }
 void(qsf_h2o_options_init)(qsf_h2o_options* options) {
-  init_struct(default_h2o_options(), kReleasedSizes<qsf_h2o_options>.front(), options);
+  init_struct(default_h2o_options(), kKnownSizes<qsf_h2o_options>.front(), options);
 }
 void qsf_h2o_options_init_sized(qsf_h2o_options* options, size_t struct_size) {
   init_struct(default_h2o_options(), struct_size, options);

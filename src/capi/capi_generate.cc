@@ -258,7 +258,7 @@ Status read_stops(const char* const* stop, std::size_t n_stop, std::vector<std::
 using namespace qsf::capi;  // NOLINT: every entry below is a thin shell around these
 
 void(qsf_generate_options_init)(qsf_generate_options* options) {
-  init_struct(default_generate_options(), kReleasedSizes<qsf_generate_options>.front(), options);
+  init_struct(default_generate_options(), kKnownSizes<qsf_generate_options>.front(), options);
 }
 void qsf_generate_options_init_sized(qsf_generate_options* options, size_t struct_size) {
   init_struct(default_generate_options(), struct_size, options);

@@ -155,7 +155,7 @@ Status read_sampling(const QSFEngine& engine, const qsf_sampling* from, Sampling
 using namespace qsf::capi;  // NOLINT: every entry below is a thin shell around these
 
 void(qsf_sampling_init)(qsf_sampling* sampling) {
-  init_struct(default_sampling(), kReleasedSizes<qsf_sampling>.front(), sampling);
+  init_struct(default_sampling(), kKnownSizes<qsf_sampling>.front(), sampling);
 }
 void qsf_sampling_init_sized(qsf_sampling* sampling, size_t struct_size) {
   init_struct(default_sampling(), struct_size, sampling);

@@ -141,7 +141,7 @@ qsf_code qsf_engine_step(QSFEngine* engine, QSFGeneration* const* members, size_
 }
 
 void(qsf_step_options_init)(qsf_step_options* options) {
-  init_struct(qsf_step_options{}, kReleasedSizes<qsf_step_options>.front(), options);
+  init_struct(qsf_step_options{}, kKnownSizes<qsf_step_options>.front(), options);
 }
 void qsf_step_options_init_sized(qsf_step_options* options, size_t struct_size) {
   init_struct(qsf_step_options{}, struct_size, options);

@@ -20,9 +20,7 @@
 
 namespace qsf::capi {
 
-static_assert(sizeof(void*) == 8 && sizeof(std::size_t) == 8, "the sizes below are of LP64");
-
-// Ascending, from 0.1 on; the last one is sizeof(T).
+// Of systems whose pointers have 64 bits, ascending, from 0.1 on; the last one is sizeof(T).
 template <typename T>
 inline constexpr std::array<std::size_t, 0> kReleasedSizes{};
 template <>
@@ -68,6 +66,16 @@ inline constexpr std::array kReleasedSizes<qsf_layer_info> = {std::size_t{48}};
 template <>
 inline constexpr std::array kReleasedSizes<qsf_layer_row> = {std::size_t{32}};
 
+// The sizes on this system. Where words are shorter there was no release: this header's alone.
+template <typename T>
+inline constexpr auto kKnownSizes = [] {
+  if constexpr (sizeof(void*) == 8) {
+    return kReleasedSizes<T>;
+  } else {
+    return std::array{sizeof(T)};
+  }
+}();
+
 Status null_argument(const char* name);
 
 // Fails  kInvalidArgument unless `size` is one of `released` or beyond them and of whole words
@@ -80,10 +88,10 @@ Status check_unknown_bytes(const char* name, const void* from, std::size_t n_kno
 // Fails  as the two above
 template <typename T>
 Status read_struct(const T* from, const char* name, T& to) {
-  static_assert(kReleasedSizes<T>.back() == sizeof(T));
+  static_assert(kKnownSizes<T>.back() == sizeof(T));
   if (from == nullptr) return null_argument(name);
   const std::size_t size = from->struct_size;
-  QSF_RETURN_IF_ERROR(check_struct_size(name, size, kReleasedSizes<T>));
+  QSF_RETURN_IF_ERROR(check_struct_size(name, size, kKnownSizes<T>));
   QSF_RETURN_IF_ERROR(check_unknown_bytes(name, from, sizeof(T), size));
   std::memcpy(&to, from, std::min(size, sizeof(T)));
   return ok_status();
@@ -93,9 +101,9 @@ Status read_struct(const T* from, const char* name, T& to) {
 // Fails  as check_struct_size
 template <typename T>
 Status write_struct(T value, const char* name, T* to) {
-  static_assert(kReleasedSizes<T>.back() == sizeof(T));
+  static_assert(kKnownSizes<T>.back() == sizeof(T));
   if (to == nullptr) return null_argument(name);
-  QSF_RETURN_IF_ERROR(check_struct_size(name, to->struct_size, kReleasedSizes<T>));
+  QSF_RETURN_IF_ERROR(check_struct_size(name, to->struct_size, kKnownSizes<T>));
   value.struct_size = std::min(to->struct_size, sizeof(T));
   std::memcpy(to, &value, value.struct_size);
   return ok_status();

@@ -5,6 +5,7 @@
 #include <array>
 #include <map>
 #include <string>
+#include <tuple>
 #include <utility>
 #include <vector>
 
@@ -87,7 +88,9 @@ class MultipleWriter {
   struct Node {
     std::array<int, 11> next;
     bool ends = false;
-    auto operator<=>(const Node&) const = default;
+    bool operator<(const Node& other) const {
+      return std::tie(next, ends) < std::tie(other.next, other.ends);
+    }
   };
 
   std::uint64_t appended(std::uint64_t remainder, std::uint32_t digit) const {

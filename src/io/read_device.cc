@@ -14,6 +14,7 @@
 #include "io/pending_read.h"
 #include "io/queued_readers.h"
 #include "platform/memory.h"
+#include "platform/thread.h"
 
 namespace qsf {
 
@@ -264,8 +265,8 @@ std::string_view ReadDevice::fall_back() const noexcept {
 unsigned ReadDevice::n_queues() const noexcept {
   switch (state_->path) {
     case ReadPath::kUring: return 1;
-    case ReadPath::kPread: return state_->depth;
-    case ReadPath::kMmap: return 2;
+    case ReadPath::kPread: return has_threads() ? state_->depth : 1;
+    case ReadPath::kMmap: return has_threads() ? 2 : 1;
   }
   return 1;
 }

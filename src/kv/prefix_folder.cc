@@ -100,7 +100,7 @@ PrefixFolder::~PrefixFolder() {
 
 PrefixPath PrefixFolder::path_of(std::string_view key) const noexcept {
   SipHasher hasher(secret_);
-  hasher.add(std::as_bytes(std::span(key)));
+  hasher.add(std::as_bytes(std::span(key.data(), key.size())));
   return hasher.finish();
 }
 

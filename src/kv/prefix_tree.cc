@@ -73,7 +73,7 @@ std::uint32_t PrefixTree::make_root(std::string_view key) noexcept {
   const auto unused = std::find_if(roots_.begin(), roots_.end(),
                                    [](const Root& root) { return root.n_nodes == 0; });
   QSF_CHECK(unused != roots_.end() && key.size() <= kMaxKeyBytes);
-  const ByteSpan bytes = std::as_bytes(std::span(key));
+  const ByteSpan bytes = std::as_bytes(std::span(key.data(), key.size()));
   std::copy(bytes.begin(), bytes.end(), unused->key);
   unused->n_bytes = static_cast<std::uint32_t>(key.size());
   return static_cast<std::uint32_t>(unused - roots_.begin());

@@ -102,7 +102,8 @@ Result<AdapterSet> AdapterSet::load(std::span<const AdapterReader> adapters, con
     for (std::size_t i = 0; i < adapter.spec().pairs.size(); ++i) {
       const AdapterPair& pair = adapter.spec().pairs[i];
       std::byte* const a = region.data() + at;
-      QSF_RETURN_IF_ERROR(adapter.read_pair(i, {a, adapter_pair_bytes(pair)}));
+      QSF_RETURN_IF_ERROR(
+          adapter.read_pair(i, {a, static_cast<std::size_t>(adapter_pair_bytes(pair))}));
       std::byte* const b = a + adapter_a_bytes(pair);
       scratch.resize(kRowGroup * pair.rank * adapter_value_bytes(pair.type));
       group_rows(b, pair, scratch);

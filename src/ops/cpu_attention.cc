@@ -508,9 +508,10 @@ void CpuBackend::attend_page(const AttendArgs& args, const AttendKernel& kernel,
                .positions = page.positions,
                .q_positions = tile.positions,
                .next = next,
-               .next_bytes = next == nullptr ? 0
-                                             : kv_shape_.block_bytes(KvPart::kKeys) +
-                                                   kv_shape_.block_bytes(KvPart::kValues)});
+               .next_bytes = static_cast<std::size_t>(
+                   next == nullptr ? 0
+                                   : kv_shape_.block_bytes(KvPart::kKeys) +
+                                         kv_shape_.block_bytes(KvPart::kValues))});
 }
 
 // Runs the pages of `slots`, one span, that the tile's rows see into a fresh partial, each fetching

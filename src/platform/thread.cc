@@ -9,6 +9,14 @@
 
 namespace qsf {
 
+bool has_threads() noexcept {
+#if defined(__EMSCRIPTEN__) && !defined(__EMSCRIPTEN_PTHREADS__)
+  return false;
+#else
+  return true;
+#endif
+}
+
 std::size_t thread_stack_bytes() noexcept {
 #ifdef QSF_WITH_SANITIZER
   return std::size_t{2} << 20;  // red zones and shadow calls take several times the frame

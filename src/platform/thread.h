@@ -11,6 +11,10 @@
 
 namespace qsf {
 
+// Whether this build can start threads; WebAssembly's cannot, and its programs do all work on the
+// one that calls.
+bool has_threads() noexcept;
+
 // Bytes of stack of each Thread, for the memory plan: 256 KiB, more in builds with sanitizers.
 std::size_t thread_stack_bytes() noexcept;
 
@@ -29,7 +33,7 @@ class Thread {
   // Requires  not started, or joined (checked)
   ~Thread();
 
-  // Returns 0 or the system's error number.
+  // Returns 0 or the system's error number: EAGAIN where there are no threads.
   // Requires  not started
   int start(void* (*run)(void* argument), void* argument);
   bool is_started() const noexcept { return is_started_; }

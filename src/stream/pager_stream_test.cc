@@ -42,10 +42,14 @@ struct Path {
   ReadPath path;
   bool direct;
   bool mapped;
+  bool on_threads = true;
 };
-const Path kPaths[] = {{ReadPath::kUring, true, false}, {ReadPath::kUring, false, false},
-                       {ReadPath::kPread, true, false}, {ReadPath::kPread, false, false},
-                       {ReadPath::kMmap, false, false}, {ReadPath::kMmap, false, true}};
+const Path kPaths[] = {
+    {ReadPath::kUring, true, false},         {ReadPath::kUring, false, false},
+    {ReadPath::kPread, true, false},         {ReadPath::kPread, false, false},
+    {ReadPath::kMmap, false, false},         {ReadPath::kMmap, false, true},
+    {ReadPath::kPread, false, false, false}, {ReadPath::kUring, false, false, false},
+    {ReadPath::kMmap, false, true, false}};
 
 // The limits from the floor to everything, by sixths.
 std::vector<std::uint64_t> limits_of(const QsfReader& reader, unsigned n_queues, bool mapped) {
@@ -88,7 +92,8 @@ TEST_F(PagerStreamTest, EveryPathRingAndStorageGivesTheSameBytes) {
                                                        .n_queues = 0,
                                                        .ring_bytes = 100000,
                                                        .mapped = path.mapped},
-                                            .device = device});
+                                            .device = device,
+                                            .on_threads = path.on_threads});
           ASSERT_TRUE(opened.has_value()) << opened.error().message();
           ASSERT_EQ(opened->device->path(), path.path);
           WeightPager& pager = *opened->pager;

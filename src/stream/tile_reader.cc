@@ -41,25 +41,26 @@ class Timer {
 
 }  // namespace
 
-Result<std::unique_ptr<TileReader>> TileReader::start(const TileTable& table,
-                                                      const ReadDevice& device,
-                                                      TileSchedule& schedule,
-                                                      MutableByteSpan region,
-                                                      MutableByteSpan staging) {
+Result<std::unique_ptr<TileReader>> TileReader::create(const TileTable& table,
+                                                       const ReadDevice& device,
+                                                       TileSchedule& schedule,
+                                                       MutableByteSpan region,
+                                                       MutableByteSpan staging) {
   QSF_ASSIGN_OR_RETURN(TileDecompressor decompressor, TileDecompressor::create());
   const std::uint64_t ring_end = table.staging_offset();
   const MutableByteSpan ring =
       region.subspan(static_cast<std::size_t>(table.ring_offset()),
                      static_cast<std::size_t>(ring_end - table.ring_offset()));
   QSF_ASSIGN_OR_RETURN(std::unique_ptr<AsyncReader> queue, device.make_queue(ring));
-  std::unique_ptr<TileReader> reader(new TileReader(table, device, schedule, region, staging,
+  return std::unique_ptr<TileReader>(new TileReader(table, device, schedule, region, staging,
                                                     std::move(decompressor), std::move(queue)));
-  const int error = reader->thread_.start(&TileReader::run_thread, reader.get());
-  if (error != 0) {
-    return out_of_budget("%s: the system did not start a reading thread: %s",
-                         table.reader().file().path().c_str(), std::strerror(error));
-  }
-  return reader;
+}
+
+Status TileReader::start_thread() {
+  const int error = thread_.start(&TileReader::run_thread, this);
+  if (error == 0) return ok_status();
+  return out_of_budget("%s: the system did not start a reading thread: %s",
+                       table_.reader().file().path().c_str(), std::strerror(error));
 }
 
 TileReader::TileReader(const TileTable& table, const ReadDevice& device, TileSchedule& schedule,
@@ -98,6 +99,16 @@ void TileReader::run() {
     } else if (!goes_on) {
       return;
     }
+  }
+}
+
+void TileReader::read_one() {
+  note_queue();
+  start_jobs(/*may_wait=*/false);
+  if (!mapped_.empty()) {
+    finish_mapped();
+  } else if (queue_->in_flight() > 0) {
+    finish_read();
   }
 }
 

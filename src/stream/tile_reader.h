@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 //
-// TileReader: a thread that reads tiles and converts them to the form of the kernels.
+// TileReader: reads tiles and converts them to the form of the kernels, on a thread of its own, or,
+// where there are no threads, on the one that waits for a tile.
 //
 // Every tile is read directly to its place. Where the stored form differs, the thread copies it to
 // its staging memory and decompresses or re-lays it back to the place, so staging holds one tile
@@ -26,17 +27,22 @@
 
 namespace qsf {
 
-class TileReader {
+class TileReader final : public WaitingReader {
  public:
-  // Starts the thread, which works off `schedule` until that is stopped.
+  // Makes a reader that works off `schedule` until that is stopped.
   // Shapes    staging [table.stored_staging_bytes() + table.raw_staging_bytes()]
   // Requires  all of them outlive the reader; `region` is the whole one of the pager;
   //           schedule.stop() before the reader is destroyed
-  // Fails     kIo when the device gives no queue; kOutOfBudget without a thread or memory
-  static Result<std::unique_ptr<TileReader>> start(const TileTable& table, const ReadDevice& device,
-                                                   TileSchedule& schedule, MutableByteSpan region,
-                                                   MutableByteSpan staging);
-  ~TileReader();
+  // Fails     kIo when the device gives no queue; kOutOfBudget without memory
+  static Result<std::unique_ptr<TileReader>> create(const TileTable& table,
+                                                    const ReadDevice& device,
+                                                    TileSchedule& schedule, MutableByteSpan region,
+                                                    MutableByteSpan staging);
+  ~TileReader() override;
+  // Starts the thread. May be called once. Fails  kOutOfBudget when the system refuses it
+  Status start_thread();
+  // Reads and converts one tile, if there is one to read. Requires  no thread was started
+  void read_one() override;
   TileReader(const TileReader&) = delete;
   TileReader& operator=(const TileReader&) = delete;
 

@@ -27,7 +27,7 @@ ExpertCache make_expert_cache(const TileTable& table, std::uint64_t read_once_by
   const std::uint64_t largest = *ranges::max_element(table.expert_bytes());
   const std::uint64_t by_bytes = read_once_bytes / std::max<std::uint64_t>(largest, 1);
   const std::uint64_t read_once_slots = std::max<std::uint64_t>(
-      kLeastExpertSlots, std::min(by_bytes, table.expert_slots().size() / 8));
+      kLeastExpertSlots, std::min<std::uint64_t>(by_bytes, table.expert_slots().size() / 8));
   return {table.expert_bytes(), table.reader().spec().n_experts, table.expert_slots(),
           static_cast<std::uint32_t>(read_once_slots)};
 }
@@ -250,6 +250,11 @@ void TileSchedule::stop() {
 }
 
 void TileSchedule::wait_for_tiles(Lock& lock) {
+  if (waiting_reader_ != nullptr) {
+    lock.unlock();
+    waiting_reader_->read_one();
+    return lock.lock();
+  }
   caller_waits_ = true;
   tile_settled_.wait_for(lock, kCancelPoll);
   caller_waits_ = false;

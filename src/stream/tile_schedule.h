@@ -62,6 +62,13 @@ struct PrepareTimes {
 
 using LoadProgress = void (*)(std::uint64_t done_bytes, std::uint64_t total_bytes, void* user);
 
+// Reads a tile where nobody else does.
+class WaitingReader {
+ public:
+  virtual ~WaitingReader() = default;
+  virtual void read_one() = 0;
+};
+
 class TileSchedule {
  public:
   // Requires  `table` and `device` outlive it, and `region` is as table.residency() says;
@@ -83,6 +90,9 @@ class TileSchedule {
   void note_queue(std::string_view note);
   // Makes claim() return kStop from now on.
   void stop();
+
+  // Where there are no reading threads: waits read by `reader`, which outlives all calls of them.
+  void read_while_waiting(WaitingReader& reader) noexcept { waiting_reader_ = &reader; }
 
   // For the thread that runs passes.
   Status wait_for_vectors();
@@ -186,8 +196,9 @@ class TileSchedule {
   const std::atomic<bool>* cancel_;
 
   mutable std::mutex mutex_;
-  std::condition_variable work_ready_;    // for reading threads
-  std::condition_variable tile_settled_;  // for the thread that runs passes
+  std::condition_variable work_ready_;       // for reading threads
+  std::condition_variable tile_settled_;     // for the thread that runs passes
+  WaitingReader* waiting_reader_ = nullptr;  // null: there are reading threads
   bool stopping_ = false;
   bool caller_waits_ = false;
   unsigned n_idle_readers_ = 0;

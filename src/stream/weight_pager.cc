@@ -46,9 +46,14 @@ Result<std::unique_ptr<WeightPager>> WeightPager::open(const QsfReader& reader,
   for (unsigned i = 0; i < residency.limits.n_queues; ++i) {
     QSF_ASSIGN_OR_RETURN(
         std::unique_ptr<TileReader> tile_reader,
-        TileReader::start(tiles, device, pager->schedule_, region,
-                          region.subspan(staging_at + i * staging_bytes, staging_bytes)));
+        TileReader::create(tiles, device, pager->schedule_, region,
+                           region.subspan(staging_at + i * staging_bytes, staging_bytes)));
     pager->readers_.push_back(std::move(tile_reader));
+    if (!options.on_threads) {
+      pager->schedule_.read_while_waiting(*pager->readers_[0]);
+      break;
+    }
+    QSF_RETURN_IF_ERROR(pager->readers_[i]->start_thread());
   }
   QSF_RETURN_IF_ERROR(pager->schedule_.wait_for_vectors());
   return pager;

@@ -29,6 +29,7 @@
 #include "base/submitted_work.h"
 #include "format/qsf_reader.h"
 #include "io/read_device.h"
+#include "platform/thread.h"
 #include "quant/weight_tile.h"
 #include "stream/expert_cache.h"
 #include "stream/expert_prefetch.h"
@@ -45,6 +46,9 @@ struct PagerOptions {
   const std::atomic<bool>* cancel = nullptr;  // ends every wait; may be set by a signal handler
   // Work that tiles are released after; none: all of it is complete at once.
   SubmittedWork* work = nullptr;
+  // Reads by threads; else the thread that runs passes reads where it waits for a tile, by the
+  // first queue.
+  bool on_threads = has_threads();
 };
 
 // Sections are named by their index in QsfReader::directories().
@@ -66,8 +70,8 @@ class WeightPager {
   //        limits.bytes is below Residency::least_bytes, with both numbers
   static Result<Residency> plan(const QsfReader& reader, const WeightLimits& limits);
 
-  // Starts the reading threads. They read the vectors, for which open() waits, then resident and
-  // streamed tiles in the order of a pass, as far as there is room.
+  // Starts the reading threads, if there are to be any. They read the vectors, for which open()
+  // waits, then resident and streamed tiles in the order of a pass, as far as there is room.
   // Requires  plan() returned `residency` for this reader; reader, device and region outlive the
   //           pager, and the work the last release() with a ticket of it; `region` has
   //           residency.region_bytes, aligned to kTileAlign; with limits.mapped the device's path

@@ -209,6 +209,7 @@ struct OpenOptions {
   ReadDeviceOptions device{.path = ReadPath::kPread, .direct = false, .depth = 2};
   const std::atomic<bool>* cancel = nullptr;
   SubmittedWork* work = nullptr;
+  bool on_threads = true;
 };
 
 // A pager with what it needs to live.
@@ -231,9 +232,10 @@ inline Result<OpenedPager> open_pager(const QsfReader& reader, OpenOptions optio
   opened.arena = std::make_unique<Arena>(std::move(arena));
   const MutableByteSpan region = opened.arena->carve(weights);
   std::fill(region.begin(), region.end(), std::byte{0xEE});  // nothing may count on zeroed memory
-  QSF_ASSIGN_OR_RETURN(opened.pager,
-                       WeightPager::open(reader, *opened.device, needs, region,
-                                         {.cancel = options.cancel, .work = options.work}));
+  QSF_ASSIGN_OR_RETURN(opened.pager, WeightPager::open(reader, *opened.device, needs, region,
+                                                       {.cancel = options.cancel,
+                                                        .work = options.work,
+                                                        .on_threads = options.on_threads}));
   return opened;
 }
 
