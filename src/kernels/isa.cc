@@ -10,14 +10,21 @@
 namespace qsf::kernels {
 namespace {
 
-bool is_arm(Isa isa) noexcept {
-  return isa == Isa::kNeon || isa == Isa::kNeonDot || isa == Isa::kNeonI8mm;
+// An architecture by its first tier.
+Isa family_of(Isa isa) noexcept {
+  if (isa == Isa::kWasm) return Isa::kWasm;
+  return isa >= Isa::kNeon && isa <= Isa::kNeonI8mm ? Isa::kNeon : Isa::kSse42;
 }
 
 #if defined(__aarch64__)
-constexpr bool kHostIsArm = true;
+constexpr Isa kHostFamily = Isa::kNeon;
+constexpr const char* kHostName = "AArch64";
+#elif defined(__wasm__)
+constexpr Isa kHostFamily = Isa::kWasm;
+constexpr const char* kHostName = "WebAssembly";
 #else
-constexpr bool kHostIsArm = false;
+constexpr Isa kHostFamily = Isa::kSse42;
+constexpr const char* kHostName = "x86-64";
 #endif
 
 bool has_all(const CpuFeatures& cpu, std::initializer_list<CpuFeature> features) noexcept {
@@ -40,6 +47,7 @@ bool has_tier(const CpuFeatures& cpu, Isa isa) noexcept {
     case Isa::kNeon: return has_all(cpu, {kNeon});
     case Isa::kNeonDot: return has_all(cpu, {kNeonDot});
     case Isa::kNeonI8mm: return has_all(cpu, {kNeonI8mm});
+    case Isa::kWasm: return has_all(cpu, {kWasmSimd});
   }
   return false;
 }
@@ -57,6 +65,7 @@ std::string_view isa_name(Isa isa) noexcept {
     case Isa::kNeon: return "neon";
     case Isa::kNeonDot: return "neondot";
     case Isa::kNeonI8mm: return "neoni8mm";
+    case Isa::kWasm: return "wasm";
   }
   return "unknown";
 }
@@ -75,14 +84,16 @@ Result<Isa> parse_isa(std::string_view name) {
 
 bool isa_covers(Isa best, Isa isa) noexcept {
   if (isa == Isa::kScalar) return true;
-  return is_arm(best) == is_arm(isa) && isa <= best;
+  return family_of(best) == family_of(isa) && isa <= best;
 }
 
 Isa best_isa(const CpuFeatures& cpu) noexcept {
   Isa best = Isa::kScalar;
-  const bool arm = cpu.has(CpuFeature::kNeon);
+  const Isa family = cpu.has(CpuFeature::kNeon)       ? Isa::kNeon
+                     : cpu.has(CpuFeature::kWasmSimd) ? Isa::kWasm
+                                                      : Isa::kSse42;
   for (const Isa isa : kAllIsas) {
-    if (isa == Isa::kScalar || is_arm(isa) != arm) continue;
+    if (isa == Isa::kScalar || family_of(isa) != family) continue;
     if (!has_tier(cpu, isa)) break;
     best = isa;
   }
@@ -108,10 +119,9 @@ Result<Isa> choose_isa(const CpuFeatures& cpu, const char* cap) {
   auto parsed = parse_isa(cap);
   if (!parsed.has_value()) return std::move(parsed).error().with_context("QSF_ISA");
   const Isa limit = *parsed;
-  if (limit != Isa::kScalar && is_arm(limit) != kHostIsArm) {
+  if (limit != Isa::kScalar && family_of(limit) != kHostFamily) {
     return invalid_argument(
-        "QSF_ISA: instruction set \"%s\" is not of this architecture, which is %s", cap,
-        kHostIsArm ? "AArch64" : "x86-64");
+        "QSF_ISA: instruction set \"%s\" is not of this architecture, which is %s", cap, kHostName);
   }
   const Isa runnable = runnable_isa(cpu);
   return limit < runnable ? limit : limit == Isa::kAmx ? runnable : best;

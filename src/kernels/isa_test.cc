@@ -24,7 +24,7 @@ TEST(IsaTest, NamesGoBothWays) {
   EXPECT_EQ(unknown.error().code(), StatusCode::kInvalidArgument);
   EXPECT_EQ(unknown.error().message(),
             "instruction set \"avx3\": unknown, expected one of scalar, sse42, avx2, avx512, "
-            "avx512vnni, amx, neon, neondot, neoni8mm");
+            "avx512vnni, amx, neon, neondot, neoni8mm, wasm");
   EXPECT_FALSE(parse_isa("").has_value());
   EXPECT_FALSE(parse_isa("AVX2").has_value());
 }
@@ -41,6 +41,8 @@ TEST(IsaTest, CoversLowerTiersOfItsArchitecture) {
   EXPECT_FALSE(isa_covers(Isa::kNeonI8mm, Isa::kAvx2));
   EXPECT_FALSE(isa_covers(Isa::kAmx, Isa::kNeon));
   EXPECT_FALSE(isa_covers(Isa::kScalar, Isa::kSse42));
+  EXPECT_FALSE(isa_covers(Isa::kWasm, Isa::kSse42));
+  EXPECT_FALSE(isa_covers(Isa::kWasm, Isa::kNeon));
 }
 
 TEST(IsaTest, BestNeedsEveryTierBelow) {
@@ -60,6 +62,7 @@ TEST(IsaTest, BestNeedsEveryTierBelow) {
   EXPECT_EQ(best_isa(amx), Isa::kAvx512Vnni);  // no bf16 beside the tiles
   amx.add(kAvx512Bf16);
   EXPECT_EQ(best_isa(amx), Isa::kAmx);
+  EXPECT_EQ(best_isa(with({kWasmSimd})), Isa::kWasm);
   EXPECT_EQ(best_isa(with({kNeon})), Isa::kNeon);
   EXPECT_EQ(best_isa(with({kNeon, kNeonDot})), Isa::kNeonDot);
   EXPECT_EQ(best_isa(with({kNeon, kNeonDot, kNeonI8mm})), Isa::kNeonI8mm);

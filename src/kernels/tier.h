@@ -14,7 +14,8 @@
 
 namespace qsf::kernels {
 
-// Ordered inside an architecture: kSse42 .. kAmx are x86, kNeon .. kNeonI8mm are AArch64.
+// Ordered inside an architecture: kSse42 .. kAmx are x86, kNeon .. kNeonI8mm are AArch64, kWasm is
+// WebAssembly.
 enum class Isa : std::uint8_t {
   kScalar = 0,  // portable C++ at the compiler's baseline (SSE2 on x86-64, NEON on AArch64)
   kSse42 = 1,
@@ -25,11 +26,12 @@ enum class Isa : std::uint8_t {
   kNeon = 6,
   kNeonDot = 7,
   kNeonI8mm = 8,  // products of 2x8 and 8x2 bytes
+  kWasm = 9,      // 128-bit vectors
 };
 
-inline constexpr Isa kAllIsas[] = {Isa::kScalar, Isa::kSse42,      Isa::kAvx2,
-                                   Isa::kAvx512, Isa::kAvx512Vnni, Isa::kAmx,
-                                   Isa::kNeon,   Isa::kNeonDot,    Isa::kNeonI8mm};
+inline constexpr Isa kAllIsas[] = {Isa::kScalar,     Isa::kSse42, Isa::kAvx2, Isa::kAvx512,
+                                   Isa::kAvx512Vnni, Isa::kAmx,   Isa::kNeon, Isa::kNeonDot,
+                                   Isa::kNeonI8mm,   Isa::kWasm};
 
 // What a kernel promises about its results on another tier.
 enum class Exactness : std::uint8_t {

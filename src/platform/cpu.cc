@@ -39,6 +39,7 @@ constexpr NamedFeature kNames[] = {
     {CpuFeature::kNeon, "neon"},
     {CpuFeature::kNeonDot, "neondot"},
     {CpuFeature::kNeonI8mm, "i8mm"},
+    {CpuFeature::kWasmSimd, "simd128"},
 };
 
 constexpr bool bit(std::uint64_t word, unsigned index) noexcept {
@@ -117,6 +118,10 @@ CpuFeatures detect_cpu_features() noexcept {
 #elif defined(__aarch64__)
   CpuFeatures cpu = system_neon_features();
   cpu.add(CpuFeature::kNeon);  // part of the base architecture
+  return cpu;
+#elif defined(__wasm_simd128__)
+  CpuFeatures cpu;
+  cpu.add(CpuFeature::kWasmSimd);  // an engine without them does not load the program
   return cpu;
 #else
   return {};

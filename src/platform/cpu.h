@@ -32,6 +32,7 @@ enum class CpuFeature : std::uint32_t {
   kNeonDot = 1U << 14,
   kAvx512Bf16 = 1U << 15,
   kNeonI8mm = 1U << 16,
+  kWasmSimd = 1U << 17,
 };
 
 struct CpuFeatures {

@@ -30,6 +30,8 @@
   QSF_QUANTISED_FORMATS(X, i8_neondot, kNeonDot, kInt8, kBitExact)   \
   QSF_QUANTISED_FORMATS(X, i8_neon, kNeon, kInt8, kBitExact)         \
   QSF_FLOAT_FORMATS(X, f32_neon, kNeon, kF32, kBounded)
+#elif defined(__wasm_simd128__)
+#define QSF_MATMUL_SIMD_KERNELS(X) QSF_QUANTISED_FORMATS(X, i8_wasm, kWasm, kInt8, kBitExact)
 #else
 #define QSF_MATMUL_SIMD_KERNELS(X)
 #endif

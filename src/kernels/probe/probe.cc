@@ -27,6 +27,8 @@ constexpr ArithmeticProbe kArithmetic[] = {
     {"probe_i8_neondot", Isa::kNeonDot, ProbeKind::kInt8, 12 * 4 * 4 * 2, probe_i8_neondot},
     {"probe_i8_neon", Isa::kNeon, ProbeKind::kInt8, 12 * 8 * 2, probe_i8_neon},
     {"probe_f32_neon", Isa::kNeon, ProbeKind::kF32, 12 * 4 * 2, probe_f32_neon},
+#elif defined(__wasm_simd128__)
+    {"probe_i8_wasm", Isa::kWasm, ProbeKind::kInt8, 12 * 8 * 2, probe_i8_wasm},
 #endif
     {"probe_i8_scalar", Isa::kScalar, ProbeKind::kInt8, 8 * 2, probe_i8_scalar},
     {"probe_f32_scalar", Isa::kScalar, ProbeKind::kF32, 8 * 2, probe_f32_scalar},

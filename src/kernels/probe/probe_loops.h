@@ -12,6 +12,8 @@
 // Makes a vector opaque to the compiler, which would otherwise multiply once and reuse the product.
 #if defined(__aarch64__)
 #define QSF_OPAQUE(vector) asm volatile("" : "+w"(vector))
+#elif defined(__wasm__)
+#define QSF_OPAQUE(vector) asm volatile("" : "+r"(vector))
 #else
 #define QSF_OPAQUE(vector) asm volatile("" : "+x"(vector))
 #endif

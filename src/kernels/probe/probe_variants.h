@@ -30,6 +30,8 @@ std::uint64_t probe_f32_neon(std::uint32_t n_rounds) noexcept;
 std::uint64_t probe_read_neon(const ReadProbeArgs& args) noexcept;
 std::uint64_t probe_i8_neondot(std::uint32_t n_rounds) noexcept;
 std::uint64_t probe_i8_neoni8mm(std::uint32_t n_rounds) noexcept;
+#elif defined(__wasm_simd128__)
+std::uint64_t probe_i8_wasm(std::uint32_t n_rounds) noexcept;
 #endif
 
 }  // namespace qsf::kernels
