@@ -94,10 +94,10 @@
       return {text: this.#text(this.module._qsf_web_text()), done: result === 1};
     }
 
-    // Ends the text that was begun, complete or not.
+    // Ends the text that was begun. Only of a complete one there are counts and times.
     end() {
       const text = this.#text(this.module._qsf_web_end());
-      return text === "" ? null : JSON.parse(text);
+      return text === "" ? {reason: "cancelled"} : JSON.parse(text);
     }
 
     close() {

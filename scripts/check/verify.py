@@ -482,6 +482,12 @@ def long_wheels(runner):
     runner.checker("wheels", ["bash", "scripts/package/build_wheels", "--twice", "--to", "build/wheels/dist"])
 
 
+def long_web(runner):
+    """Builds the engine for browsers and writes with it in node and in Chromium."""
+    if runner.build("dev", ["qsf"]):
+        runner.checker("web", ["bash", "scripts/package/make_web", "--to", "build/web", "--test"], skip_status=77)
+
+
 # Suites that take too long for every run: name, what it does, how.
 LONG_SUITES = {
     "aarch64": ("tests the tools for AArch64 in an emulator, a processor a tier", long_aarch64),
@@ -500,6 +506,7 @@ LONG_SUITES = {
     "serve-soak": ("loads a server of SmolLM2 for twenty minutes within its budget", long_serve_soak),
     "slow-asan": ("runs the tests labelled slow under the sanitizers", long_slow_asan),
     "smollm2": ("runs the tests labelled long: every KV cache setting and budget on SmolLM2", long_smollm2),
+    "web": ("builds the engine for browsers and writes with it in node and headless Chromium", long_web),
     "wheels": ("builds the Python package twice, compares the bytes and checks them", long_wheels),
 }
 

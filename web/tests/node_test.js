@@ -1,0 +1,85 @@
+// SPDX-License-Identifier: MIT
+//
+// The engine under node:  node --test node_test.js
+//
+// QSF_WEB_MODULE is qsf_module.js, QSF_WEB_MODEL the bundled model, QSF_WEB_EXPECTED a file with what
+// the native scalar engine writes after kPrompt, 100 tokens, always the likeliest.
+"use strict";
+
+const assert = require("node:assert");
+const fs = require("node:fs");
+const test = require("node:test");
+const qsf = require("../qsf.js");
+
+const kPrompt = "Once upon a time";
+const kGreedy = {maxTokens: 100, temperature: 0};
+const options = {module: process.env.QSF_WEB_MODULE, megabytes: 32};
+const path = process.env.QSF_WEB_MODEL;
+
+const open = (more = {}) => qsf.open(path, {...options, ...more});
+
+async function written(stream) {
+  let text = "";
+  for (;;) {
+    const {value, done} = await stream.next();
+    if (done) return {...value, text};
+    text += value;
+  }
+}
+
+test("writes what the native engine writes", async () => {
+  const expected = fs.readFileSync(process.env.QSF_WEB_EXPECTED, "utf8").trimEnd();
+  const model = await open();
+  assert.strictEqual(model.model.instructionSet, "wasm");
+  const {text, tokens, reason} = await written(model.generate(kPrompt, kGreedy));
+  assert.strictEqual((kPrompt + text).trimEnd(), expected.trimStart());
+  assert.deepStrictEqual([tokens, reason], [100, "max_tokens"]);
+  await model.close();
+});
+
+test("streams weights in a smaller memory and writes the same", async () => {
+  const whole = await open();
+  const {text} = await written(whole.generate(kPrompt, kGreedy));
+  await whole.close();
+  const small = await open({megabytes: 10, context: 256});
+  const info = small.model;
+  assert.ok(info.memoryBytes <= 10e6);
+  assert.strictEqual((await written(small.generate(kPrompt, kGreedy))).text, text);
+  await small.close();
+});
+
+test("cancels between tokens and goes on afterwards", async () => {
+  const model = await open();
+  let n = 0;
+  for await (const text of model.generate(kPrompt, {maxTokens: 900, temperature: 0})) {
+    assert.strictEqual(typeof text, "string");
+    if (++n === 3) break;
+  }
+  const controller = new AbortController();
+  const stream = model.generate(kPrompt, {...kGreedy, maxTokens: 900, signal: controller.signal});
+  await stream.next();
+  controller.abort();
+  const rest = await written(stream);
+  assert.strictEqual(rest.reason, "cancelled");
+  const again = await written(model.generate(kPrompt, kGreedy));
+  assert.strictEqual(again.tokens, 100);
+  assert.ok(again.reusedTokens > 0);
+  await model.close();
+});
+
+test("the same seed gives the same text", async () => {
+  const model = await open();
+  const sampled = {maxTokens: 40, temperature: 0.9, seed: 7};
+  const first = await written(model.generate(kPrompt, sampled));
+  assert.strictEqual((await written(model.generate(kPrompt, sampled))).text, first.text);
+  await model.close();
+});
+
+test("errors have codes and say what is wrong", async () => {
+  await assert.rejects(qsf.open("/nowhere/model.qsf", options), {code: "not_found"});
+  await assert.rejects(open({megabytes: 1}), {code: "invalid_argument"});
+  await assert.rejects(open({megabytes: 8, context: 1024}), {code: "out_of_budget"});
+  const model = await open();
+  await model.close();
+  await assert.rejects(written(model.generate(kPrompt, kGreedy)), /closed/);
+});
