@@ -64,16 +64,22 @@ if(QSF_URING)
   qsf_import_library(uring liburing.h)
 endif()
 
-# libedit, which needs a terminal library, and as an archive also libbsd and libmd.
-qsf_import_library(edit histedit.h)
+# libedit, which needs a terminal library, and as an archive also libbsd and libmd. The console of
+# Windows edits lines itself; the headers of the libraries above mean archives there if told so.
 add_library(qsf_libedit INTERFACE)
-target_link_libraries(qsf_libedit INTERFACE qsf::edit)
-foreach(name IN ITEMS bsd md tinfo)
-  find_library(QSF_${name}_LIBRARY NAMES lib${name}.a ${name})
-  if(QSF_${name}_LIBRARY)
-    target_link_libraries(qsf_libedit INTERFACE ${QSF_${name}_LIBRARY})
-  endif()
-endforeach()
+if(WIN32)
+  set_property(TARGET qsf::pcre2-8 PROPERTY INTERFACE_COMPILE_DEFINITIONS PCRE2_STATIC)
+  set_property(TARGET qsf::utf8proc PROPERTY INTERFACE_COMPILE_DEFINITIONS UTF8PROC_STATIC)
+else()
+  qsf_import_library(edit histedit.h)
+  target_link_libraries(qsf_libedit INTERFACE qsf::edit)
+  foreach(name IN ITEMS bsd md tinfo)
+    find_library(QSF_${name}_LIBRARY NAMES lib${name}.a ${name})
+    if(QSF_${name}_LIBRARY)
+      target_link_libraries(qsf_libedit INTERFACE ${QSF_${name}_LIBRARY})
+    endif()
+  endforeach()
+endif()
 
 # Boost.Asio and Beast 1.74 or newer, header-only, for the HTTP server. Without exceptions: what it
 # would throw ends the program (tools/serve/http/http_server.cc).

@@ -7,7 +7,10 @@
 # -static-libstdc++ names.) Other builds are linked as usual.
 
 set(qsf_static_default OFF)
-if(CMAKE_BUILD_TYPE STREQUAL "Release" AND NOT QSF_SANITIZE)
+if(WIN32)
+  # Compiler runtimes and POSIX threads are inside; the addresses of programs are random by default.
+  set(qsf_static_default ON)
+elseif(CMAKE_BUILD_TYPE STREQUAL "Release" AND NOT QSF_SANITIZE)
   include(CheckLinkerFlag)
   check_linker_flag(CXX -static-pie QSF_STATIC_PIE)
   check_linker_flag(CXX -static QSF_STATIC_PLAIN)
