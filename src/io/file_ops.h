@@ -12,6 +12,7 @@
 #include <cstdint>
 #include <memory>
 #include <string>
+#include <string_view>
 
 #include "base/bytes.h"
 #include "io/read_ring.h"
@@ -77,6 +78,8 @@ class FileOps {
   virtual void unmap(ByteSpan mapping) = 0;
   // A hint about a part of a mapping.
   virtual int advise_mapping(ByteSpan part, FileAdvice advice) = 0;
+  // The name of its rings, for reports.
+  virtual std::string_view ring_name() const noexcept { return "io_uring"; }
   // Makes a ring for `depth` reads in flight; -ENOSYS where there is none, -EPERM where it is
   // forbidden.
   virtual int open_ring(unsigned depth, std::unique_ptr<ReadRing>& ring) = 0;

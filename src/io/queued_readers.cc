@@ -28,8 +28,9 @@ RingReader::RingReader(const ReadSource& source, std::unique_ptr<ReadRing> ring,
 void RingReader::register_memory(MutableByteSpan memory) {
   int error = ring_->register_memory(memory);
   if (error == 0) return;
-  note_ = "io_uring: " + std::to_string(memory.size()) + " bytes of buffers were not registered (" +
-          std::strerror(-error) + (error == -ENOMEM ? "; ulimit -l bounds them)" : ")");
+  note_ = std::string(source_->ops->ring_name()) + ": " + std::to_string(memory.size()) +
+          " bytes of buffers were not registered (" + std::strerror(-error) +
+          (error == -ENOMEM ? "; ulimit -l bounds them)" : ")");
   std::size_t bytes = memory.size() / 2;
   for (; error == -ENOMEM && bytes >= kLeastRegisteredBytes; bytes /= 2) {
     bytes -= bytes % kDirectAlign;
@@ -71,7 +72,7 @@ void RingReader::go_on(std::size_t slot) {
 // The ring is destroyed before any read returns: until then the kernel may write to its memory.
 void RingReader::give_up_ring(int error) {
   ring_.reset();
-  add_note(std::string("io_uring: the ring broke (") + std::strerror(error) +
+  add_note(std::string(source_->ops->ring_name()) + ": the ring broke (" + std::strerror(error) +
            "); reading one at a time (pread)");
 }
 

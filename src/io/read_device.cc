@@ -134,7 +134,7 @@ DirectHandle open_direct(const File& file, const FileStorage& storage) {
 
 std::string_view read_path_name(ReadPath path) noexcept {
   switch (path) {
-    case ReadPath::kUring: return "io_uring";
+    case ReadPath::kUring: return system_file_ops().ring_name();
     case ReadPath::kPread: return "pread";
     case ReadPath::kMmap: return "mmap";
   }
@@ -214,7 +214,8 @@ void ReadDevice::State::choose_path(std::optional<ReadPath> wanted) {
     return;
   }
   spare_ring.reset();
-  add_reason("io_uring: " + ring_refusal(-opened) + "; reading with threads (pread)");
+  add_reason(std::string(source.ops->ring_name()) + ": " + ring_refusal(-opened) +
+             "; reading with threads (pread)");
 }
 
 Result<ReadDevice> ReadDevice::open(const File& file, const ReadDeviceOptions& options) {
@@ -281,7 +282,8 @@ Result<std::unique_ptr<AsyncReader>> ReadDevice::make_queue(MutableByteSpan regi
   if (ring == nullptr) {
     const int opened = state_->source.ops->open_ring(state_->depth, ring);
     if (opened < 0) {
-      return io_error("%s: another queue of io_uring: %s", state_->source.name.c_str(),
+      return io_error("%s: another queue of %s: %s", state_->source.name.c_str(),
+                      std::string(state_->source.ops->ring_name()).c_str(),
                       ring_refusal(-opened).c_str());
     }
   }

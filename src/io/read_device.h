@@ -26,7 +26,7 @@ struct ReadSource;
 
 enum class ReadPath : std::uint8_t { kUring, kPread, kMmap };
 
-// Returns "io_uring", "pread" or "mmap".
+// Returns "io_uring" (on Windows "overlapped"), "pread" or "mmap".
 std::string_view read_path_name(ReadPath path) noexcept;
 
 inline constexpr unsigned kMaxReadDepth = 256;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 //
-// ReadRing: the part of io_uring that reading needs, behind FileOps, so that tests can make its
-// reads fail, return short or be forbidden.
+// ReadRing: many reads in flight by one thread, by io_uring of Linux or overlapped reads of
+// Windows. Behind FileOps, so that tests can make its reads fail, return short or be forbidden.
 
 #ifndef QSF_IO_READ_RING_H_
 #define QSF_IO_READ_RING_H_
@@ -44,6 +44,9 @@ class ReadRing {
 // ENOSYS where the kernel or this build has no io_uring, EPERM where it is forbidden. Requires
 // depth > 0
 int open_uring(unsigned depth, std::unique_ptr<ReadRing>& ring);
+
+// Makes a ring of overlapped reads of Windows, in the same way.
+int open_overlapped(unsigned depth, std::unique_ptr<ReadRing>& ring);
 
 }  // namespace qsf
 
