@@ -3,7 +3,6 @@
 #include "chat/jinja_text.h"
 
 #include <algorithm>
-#include <cstring>
 #include <set>
 #include <utility>
 
@@ -107,15 +106,6 @@ bool is_space(std::uint32_t c) {
   if (c < 0x80) return (c >= 0x09 && c <= 0x0D) || (c >= 0x1C && c <= 0x20);
   return c == 0x85 || c == 0xA0 || c == 0x1680 || (c >= 0x2000 && c <= 0x200A) || c == 0x2028 ||
          c == 0x2029 || c == 0x202F || c == 0x205F || c == 0x3000;
-}
-
-std::size_t find_bytes(std::string_view haystack, std::string_view needle, std::size_t from) {
-  if (from > haystack.size()) return std::string_view::npos;
-  if (needle.empty()) return from;
-  const void* found =
-      memmem(haystack.data() + from, haystack.size() - from, needle.data(), needle.size());
-  if (found == nullptr) return std::string_view::npos;
-  return static_cast<std::size_t>(static_cast<const char*>(found) - haystack.data());
 }
 
 ByteRange strip_space(std::string_view bytes, bool left, bool right) {
