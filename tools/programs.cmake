@@ -3,12 +3,13 @@
 # The programs are commands of one binary, `qsf`. Each is a library with an entry function
 # (tools/common/programs.h); qsf-NAME in the folder of the binary is a link to it.
 
-# qsf_program(NAME SOURCES a.cc ... DEPS qsf_capi ... [DEFINITIONS A=1 ...])
+# qsf_program(NAME SOURCES a.cc ... [SYSTEM_SOURCES b ...] DEPS qsf_capi ... [DEFINITIONS A=1 ...])
 #
 # The target qsf-NAME builds the binary and its links.
 function(qsf_program name)
-  cmake_parse_arguments(ARG "" "" "SOURCES;DEPS;DEFINITIONS" ${ARGN})
-  add_library(qsf_program_${name} STATIC ${ARG_SOURCES})
+  cmake_parse_arguments(ARG "" "" "SOURCES;SYSTEM_SOURCES;DEPS;DEFINITIONS" ${ARGN})
+  qsf_system_sources(system_sources ${ARG_SYSTEM_SOURCES})
+  add_library(qsf_program_${name} STATIC ${ARG_SOURCES} ${system_sources})
   target_link_libraries(qsf_program_${name} PRIVATE qsf_flags qsf_tool_support ${ARG_DEPS})
   target_compile_definitions(qsf_program_${name} PRIVATE QSF_VERSION="${PROJECT_VERSION}" ${ARG_DEFINITIONS})
   qsf_compile_together(qsf_program_${name})

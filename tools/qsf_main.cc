@@ -3,26 +3,15 @@
 // The program `qsf`: chooses a command by its first argument, or by the name that the program was
 // started as, since qsf-run, qsf-convert ... are links to it.
 
-#include <fcntl.h>
-#include <sys/mman.h>
-#include <unistd.h>
-
 #include <cstdio>
 #include <string>
 #include <string_view>
 #include <utility>
 
+#include "tools/common/console.h"
 #include "tools/common/option_parser.h"
 #include "tools/common/programs.h"
 #include "tools/common/tool_support.h"
-
-// From tools/conversion_code.ld, null where the linker takes no such script, and from the linker.
-extern "C" {
-extern char qsf_conversion_code_begin[] __attribute__((weak));
-extern char qsf_conversion_code_end[] __attribute__((weak));
-extern char __executable_start[];  // NOLINT(bugprone-reserved-identifier): the linker names it
-extern char edata[];
-}
 
 namespace qsf_tools {
 namespace {
@@ -33,31 +22,6 @@ struct Command {
   bool runs_models_only;  // needs no code that converts or serves
   const char* summary;
 };
-
-void advise(char* begin, char* end, int advice) {
-  ::madvise(begin, static_cast<std::size_t>(end - begin), advice);
-}
-
-// Keeps the code that this process does not use out of its memory. The kernel would read it along
-// with its neighbours, so the program is read once, without that code, and nothing around a page
-// that is needed later; pages of that code that were read before are given up. The memory plan
-// counts the rest (src/platform/memory_limits.h).
-void set_conversion_code_aside() {
-  char* const begin = qsf_conversion_code_begin;
-  char* const end = qsf_conversion_code_end;
-  if (begin == nullptr) return;
-  advise(__executable_start, begin, MADV_WILLNEED);
-  advise(end, edata, MADV_WILLNEED);
-  advise(__executable_start, edata, MADV_RANDOM);
-  advise(begin, end, MADV_DONTDUMP);
-  const int program = ::open("/proc/self/exe", O_RDONLY | O_CLOEXEC);
-  if (program < 0) return;
-  // Code lies as far from the begin of the file as from that of its memory; behind the data are
-  // symbols.
-  ::posix_fadvise(program, begin - __executable_start, end - begin, POSIX_FADV_DONTNEED);
-  ::posix_fadvise(program, edata - __executable_start, 0, POSIX_FADV_DONTNEED);
-  ::close(program);
-}
 
 constexpr Command kCommands[] = {
     {"run", run_main, true, "Complete a prompt with a model; on a terminal, chat"},

@@ -382,7 +382,8 @@ Result<DiskProbe> remembered_disk_probe(const File& file, const DiskProbeOptions
   if (std::optional<DiskProbe> known = recall(path)) return *std::move(known);
   QSF_ASSIGN_OR_RETURN(DiskProbe probe, probe_disk(file, options, memory));
   std::error_code ignored;
-  std::filesystem::create_directories(folder, ignored);
+  // UTF-8, which std::filesystem takes for the code page of Windows unless told.
+  std::filesystem::create_directories(std::u8string(folder.begin(), folder.end()), ignored);
   const std::string text = disk_probe_text(probe);
   const Status written = write_file(path, as_bytes(text));
   static_cast<void>(written.ok());  // a cache: the next start measures again

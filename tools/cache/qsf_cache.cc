@@ -10,6 +10,7 @@
 #include <string>
 #include <vector>
 
+#include "tools/common/file_path.h"
 #include "tools/common/model_cache.h"
 #include "tools/common/option_parser.h"
 #include "tools/common/programs.h"
@@ -35,13 +36,13 @@ std::string text_of(std::time_t time) {
 }
 
 std::string file_name(const std::string& path) {
-  return fs::path(path).filename().string();
+  return path_text(file_path(path).filename());
 }
 
 // Whether a user who types `model` means this entry: by its source, or by the name of either file.
 bool is_meant(const CacheEntry& entry, const std::string& model) {
   std::error_code failure;
-  return model.empty() || entry.source == fs::absolute(model, failure).string() ||
+  return model.empty() || entry.source == path_text(fs::absolute(file_path(model), failure)) ||
          file_name(entry.source) == model || file_name(entry.path) == file_name(model);
 }
 

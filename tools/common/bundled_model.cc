@@ -2,13 +2,6 @@
 
 #include "tools/common/bundled_model.h"
 
-#include <sys/auxv.h>
-#include <sys/stat.h>
-#include <unistd.h>
-
-#include <climits>
-#include <cstdlib>
-
 #include "tools/common/tool_support.h"
 
 namespace qsf_tools {
@@ -18,17 +11,6 @@ namespace {
 constexpr const char* kBundledModel = "tales-5M-4bit.qsf";
 
 }  // namespace
-
-std::string program_path() {
-  char path[PATH_MAX];
-  const ssize_t n_bytes = ::readlink("/proc/self/exe", path, sizeof path);
-  if (n_bytes > 0) return std::string(path, static_cast<std::size_t>(n_bytes));
-  // Where /proc is not mounted, as in a bare chroot: the path that the program was started by. The
-  // kernel passes its address as a number.
-  const auto* started_by = reinterpret_cast<const char*>(::getauxval(AT_EXECFN));
-  if (started_by != nullptr && ::realpath(started_by, path) != nullptr) return path;
-  return {};
-}
 
 std::optional<std::string> find_bundled_model(std::string& error) {
   const std::string program = program_path();

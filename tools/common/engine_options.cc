@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 
 #include "tools/common/engine_options.h"
+#include "tools/common/file_path.h"
 
 #include <filesystem>
 #include <limits>
@@ -373,7 +374,7 @@ namespace {
 // Adapters as they are published, which the library does not read.
 bool is_published_adapter(const std::string& path) {
   std::error_code ignored;
-  return std::filesystem::is_directory(path, ignored) || path.ends_with(".gguf") ||
+  return std::filesystem::is_directory(file_path(path), ignored) || path.ends_with(".gguf") ||
          path.ends_with(".safetensors");
 }
 

@@ -2,15 +2,6 @@
 
 #include "tools/common/model_cache.h"
 
-#include <fcntl.h>
-#include <signal.h>
-#include <spawn.h>
-#include <sys/file.h>
-#include <sys/stat.h>
-#include <sys/statvfs.h>
-#include <sys/wait.h>
-#include <unistd.h>
-
 #include <algorithm>
 #include <cerrno>
 #include <cinttypes>
@@ -26,10 +17,10 @@
 
 #include "qsf/qsf.h"
 #include "tools/common/bundled_model.h"
+#include "tools/common/file_path.h"
 #include "tools/common/option_parser.h"
+#include "tools/common/system_files.h"
 #include "tools/common/tool_support.h"
-
-extern char** environ;
 
 namespace qsf_tools {
 namespace {
@@ -54,11 +45,11 @@ class Fingerprint {
     add(text.size());
   }
   // Adds the numbers that identify a file and change with its content.
-  void add(const struct stat& about) {
-    add(about.st_ino);
-    add(static_cast<std::uint64_t>(about.st_size));
-    add(static_cast<std::uint64_t>(about.st_mtim.tv_sec));
-    add(static_cast<std::uint64_t>(about.st_mtim.tv_nsec));
+  void add(const FileAbout& about) {
+    add(about.number);
+    add(about.bytes);
+    add(static_cast<std::uint64_t>(about.modified_s));
+    add(static_cast<std::uint64_t>(about.modified_ns));
   }
   std::string text() const {
     char digits[20];
@@ -70,34 +61,12 @@ class Fingerprint {
   std::uint64_t hash_ = 0xCBF29CE484222325U;
 };
 
-// An open file whose lock lasts as long as this.
-class LockedFile {
- public:
-  explicit LockedFile(int handle) : handle_(handle) {}
-  ~LockedFile() {
-    if (handle_ >= 0) ::close(handle_);
-  }
-  LockedFile(const LockedFile&) = delete;
-  LockedFile& operator=(const LockedFile&) = delete;
-  bool is_open() const { return handle_ >= 0; }
-  bool try_lock(int operation) const { return ::flock(handle_, operation | LOCK_NB) == 0; }
-  // Keeps the file open, and so its lock, as long as the process runs.
-  void keep() { handle_ = -1; }
-
-  // Waits for the process that holds the lock.
-  bool lock(bool quiet) const {
-    if (::flock(handle_, LOCK_EX | LOCK_NB) == 0) return true;
-    if (errno != EWOULDBLOCK) return false;
-    if (!quiet) print_error(program_name(), "waiting for another process that converts a model");
-    while (::flock(handle_, LOCK_EX) != 0) {
-      if (errno != EINTR) return false;
-    }
-    return true;
-  }
-
- private:
-  int handle_;
-};
+bool wait_for_lock(const FileLock& lock, bool quiet) {
+  const FileLock::Tried tried = lock.try_lock(/*shared=*/false);
+  if (tried != FileLock::Tried::kHeldByOther) return tried == FileLock::Tried::kLocked;
+  if (!quiet) print_error(program_name(), "waiting for another process that converts a model");
+  return lock.lock();
+}
 
 // Returns the paths of all parts of a model: those whose names differ in the number of
 // "-00001-of-00003.gguf" alone, or the file itself.
@@ -133,15 +102,15 @@ bool is_model_part(const std::string& name) {
 template <typename Visit>
 void for_each_file(const std::string& folder, const Visit& visit) {
   std::error_code failure;
-  for (fs::directory_iterator entry(folder, failure), end; !failure && entry != end;
+  for (fs::directory_iterator entry(file_path(folder), failure), end; !failure && entry != end;
        entry.increment(failure)) {
-    visit(entry->path().filename().string());
+    visit(path_text(entry->path().filename()));
   }
 }
 
 bool is_folder(const std::string& path) {
-  struct stat about = {};
-  return ::stat(path.c_str(), &about) == 0 && S_ISDIR(about.st_mode);
+  const std::optional<FileAbout> about = about_file(path);
+  return about && about->kind == FileKind::kFolder;
 }
 
 std::vector<std::string> source_files(const std::string& path) {
@@ -159,16 +128,16 @@ std::vector<std::string> source_files(const std::string& path) {
 std::optional<std::string> identify(const std::string& path, std::string& error) {
   Fingerprint print;
   for (const std::string& file : source_files(path)) {
-    struct stat about = {};
-    if (::stat(file.c_str(), &about) != 0) {
+    const std::optional<FileAbout> about = about_file(file);
+    if (!about) {
       error = file + ": " + (errno == ENOENT ? "no such file" : std::strerror(errno));
       return std::nullopt;
     }
-    if (!S_ISREG(about.st_mode)) {
+    if (about->kind != FileKind::kRegular) {
       error = file + ": not a regular file";
       return std::nullopt;
     }
-    print.add(about);
+    print.add(*about);
   }
   return print.text();
 }
@@ -180,32 +149,14 @@ struct Converter {
   bool quiet;
 };
 
-// Runs `qsf convert` and waits for it; returns its exit code, 128 and the signal that ended it, or
-// 127 when it could not be started.
+// Runs `qsf convert` and waits for it, as run_program(): standard output carries the text of the
+// model only.
 int run_converter(const Converter& converter, const std::string& from, const std::string& to) {
   std::vector<std::string> arguments = {"qsf", "convert", "--i2s-layout", converter.i2s_layout};
   if (converter.quiet) arguments.emplace_back("--quiet");
   // A path behind "--" may begin with a dash.
   arguments.insert(arguments.end(), {"--", from, to});
-  std::vector<char*> argv;
-  argv.reserve(arguments.size() + 1);
-  for (std::string& argument : arguments) argv.push_back(argument.data());
-  argv.push_back(nullptr);
-  posix_spawn_file_actions_t actions;
-  posix_spawn_file_actions_init(&actions);
-  // Standard output carries the text of the model only.
-  posix_spawn_file_actions_addopen(&actions, STDIN_FILENO, "/dev/null", O_RDONLY, 0);
-  posix_spawn_file_actions_adddup2(&actions, STDERR_FILENO, STDOUT_FILENO);
-  pid_t child = 0;
-  const int failure =
-      ::posix_spawn(&child, converter.program.c_str(), &actions, nullptr, argv.data(), environ);
-  posix_spawn_file_actions_destroy(&actions);
-  if (failure != 0) return 127;
-  int status = 0;
-  while (::waitpid(child, &status, 0) < 0) {
-    if (errno != EINTR) return 127;
-  }
-  return WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
+  return run_program(converter.program, std::move(arguments));
 }
 
 // Returns the entry whose name ends so: the source may have had another name when it was converted.
@@ -219,13 +170,13 @@ std::optional<std::string> find_ending(const std::string& folder, const std::str
 
 std::string read_source(const std::string& entry) {
   std::string source;
-  std::getline(std::ifstream(entry + kSourceSuffix), source, '\0');
+  std::getline(std::ifstream(file_path(entry + kSourceSuffix), std::ios::binary), source, '\0');
   return source;
 }
 
 void remove_files(const std::string& entry) {
-  ::unlink(entry.c_str());
-  ::unlink((entry + kSourceSuffix).c_str());
+  remove_file(entry);
+  remove_file(entry + kSourceSuffix);
 }
 
 // Removes the entries that other versions of the program made of the same source.
@@ -243,8 +194,7 @@ void remove_abandoned(const std::string& folder) {
     const std::size_t mark = name.rfind(kMark);
     if (mark == std::string::npos) return;
     const long pid = std::strtol(name.c_str() + mark + kMark.size(), nullptr, 10);
-    const bool is_alive = pid <= 0 || ::kill(static_cast<pid_t>(pid), 0) == 0 || errno != ESRCH;
-    if (!is_alive) ::unlink((folder + "/" + name).c_str());
+    if (pid > 0 && !is_running(pid)) remove_file(folder + "/" + name);
   });
 }
 
@@ -263,17 +213,18 @@ void evict(const std::string& folder, std::uint64_t max_bytes, const std::string
 // Marks an entry as used now, and as in use while this process runs. Returns false where the entry
 // was removed meanwhile.
 bool use_entry(const std::string& entry, const std::string& source) {
-  LockedFile file(::open(entry.c_str(), O_RDONLY | O_CLOEXEC));
-  struct stat about = {};
-  if (!file.is_open() || !file.try_lock(LOCK_SH) || ::stat(entry.c_str(), &about) != 0) {
+  FileLock file;
+  if (!file.open(entry) || file.try_lock(/*shared=*/true) != FileLock::Tried::kLocked ||
+      !about_file(entry)) {
     return false;
   }
   file.keep();
   // Where the cache is read-only, the order of its entries is not kept up to date.
   const std::string source_path = entry + kSourceSuffix;
-  if (::utimensat(AT_FDCWD, source_path.c_str(), nullptr, 0) != 0) {
+  if (!touch_file(source_path)) {
     std::error_code failure;
-    std::ofstream(source_path) << fs::absolute(source, failure).string();
+    std::ofstream(file_path(source_path), std::ios::binary)
+        << path_text(fs::absolute(file_path(source), failure));
   }
   return true;
 }
@@ -300,7 +251,7 @@ bool convert(const std::string& path, const std::string& identity, const Convert
   std::string gone;
   const auto after = identify(path, gone);
   if (after && *after == identity) return true;
-  ::unlink(target.c_str());
+  remove_file(target);
   error = path + ": the model was changed while it was converted; run the command again";
   return false;
 }
@@ -308,10 +259,10 @@ bool convert(const std::string& path, const std::string& identity, const Convert
 // Makes the folder of the cache if need be and checks that files can be written there.
 bool prepare_folder(const std::string& folder, std::string& error) {
   std::error_code failure;
-  fs::create_directories(folder, failure);
+  fs::create_directories(file_path(folder), failure);
   if (failure) {
     error = folder + ": cannot be made: " + failure.message() + "; " + how_to_move(folder);
-  } else if (::access(folder.c_str(), W_OK | X_OK) != 0) {
+  } else if (!is_writable_folder(folder)) {
     error = folder + ": cannot be written: " + std::strerror(errno) + "; " + how_to_move(folder);
   }
   return error.empty();
@@ -344,15 +295,9 @@ bool is_gguf_path(const std::string& path) {
   constexpr std::string_view kMagic = "GGUF";
   if (path.ends_with(".gguf")) return true;
   if (!is_regular_file(path)) return false;  // opening a FIFO would wait
-  const int file = ::open(path.c_str(), O_RDONLY | O_CLOEXEC);
-  if (file < 0) return false;
-  // The kernel must not read ahead: its mark on a page would make the engine's first reads fetch
-  // megabytes into the page cache, which counts against the memory budget.
-  static_cast<void>(::posix_fadvise(file, 0, 0, POSIX_FADV_RANDOM));
   char start[kMagic.size()] = {};
-  const ssize_t n_read = ::pread(file, start, sizeof start, 0);
-  ::close(file);
-  return n_read == sizeof start && std::string_view(start, sizeof start) == kMagic;
+  return read_first_bytes(path, start, sizeof start) &&
+         std::string_view(start, sizeof start) == kMagic;
 }
 
 bool needs_conversion(const std::string& path) {
@@ -360,21 +305,21 @@ bool needs_conversion(const std::string& path) {
 }
 
 std::string check_model_path(const std::string& path) {
-  struct stat about = {};
-  if (::stat(path.c_str(), &about) != 0) {
+  const std::optional<FileAbout> about = about_file(path);
+  if (!about) {
     return path + ": " + (errno == ENOENT ? "no such file" : std::strerror(errno));
   }
-  if (S_ISDIR(about.st_mode)) {
+  if (about->kind == FileKind::kFolder) {
     if (is_regular_file(path + "/config.json")) return {};
     return path +
            ": is a folder without config.json, expected a model file or a Hugging Face "
            "model folder";
   }
-  if (S_ISREG(about.st_mode)) return {};
+  if (about->kind == FileKind::kRegular) return {};
   return path + ": is " +
-         (S_ISFIFO(about.st_mode)   ? "a FIFO"
-          : S_ISSOCK(about.st_mode) ? "a socket"
-                                    : "a device") +
+         (about->kind == FileKind::kFifo     ? "a FIFO"
+          : about->kind == FileKind::kSocket ? "a socket"
+                                             : "a device") +
          ", expected a regular file or a model folder";
 }
 
@@ -394,10 +339,9 @@ std::optional<std::string> cache_folder(const CacheSettings& settings, std::stri
 std::uint64_t cache_limit(const CacheSettings& settings, const std::string& folder) {
   if (settings.max_bytes != 0) return settings.max_bytes;
   if (const std::uint64_t bytes = size_from_environment(); bytes != 0) return bytes;
-  struct statvfs disk = {};
-  if (::statvfs(folder.c_str(), &disk) != 0) return kDefaultMaxBytes;
-  const std::uint64_t disk_bytes = std::uint64_t{disk.f_blocks} * disk.f_frsize;
-  return std::min(kDefaultMaxBytes, disk_bytes / kDefaultDiskShare);
+  const std::optional<DiskSpace> disk = disk_space(folder);
+  if (!disk) return kDefaultMaxBytes;
+  return std::min(kDefaultMaxBytes, disk->bytes / kDefaultDiskShare);
 }
 
 std::vector<CacheEntry> list_cache(const std::string& folder) {
@@ -405,14 +349,13 @@ std::vector<CacheEntry> list_cache(const std::string& folder) {
   for_each_file(folder, [&](const std::string& name) {
     CacheEntry entry;
     entry.path = folder + "/" + name;
-    struct stat about = {};
-    const bool is_entry = name.ends_with(kEntrySuffix) && ::stat(entry.path.c_str(), &about) == 0 &&
-                          S_ISREG(about.st_mode);
-    if (!is_entry) return;
-    entry.bytes = static_cast<std::uint64_t>(about.st_size);
-    entry.last_use = about.st_mtime;
+    if (!name.ends_with(kEntrySuffix)) return;
+    const std::optional<FileAbout> about = about_file(entry.path);
+    if (!about || about->kind != FileKind::kRegular) return;
+    const std::optional<FileAbout> source = about_file(entry.path + kSourceSuffix);
+    entry.bytes = about->bytes;
+    entry.last_use = (source ? *source : *about).modified_s;
     entry.source = read_source(entry.path);
-    if (::stat((entry.path + kSourceSuffix).c_str(), &about) == 0) entry.last_use = about.st_mtime;
     entries.push_back(std::move(entry));
   });
   std::sort(entries.begin(), entries.end(), [](const CacheEntry& a, const CacheEntry& b) {
@@ -422,10 +365,12 @@ std::vector<CacheEntry> list_cache(const std::string& folder) {
 }
 
 Removal remove_entry(const CacheEntry& entry) {
-  const LockedFile file(::open(entry.path.c_str(), O_RDONLY | O_CLOEXEC));
-  if (file.is_open() && !file.try_lock(LOCK_EX)) return Removal::kInUse;
-  if (::unlink(entry.path.c_str()) != 0) return Removal::kFailed;
-  ::unlink((entry.path + kSourceSuffix).c_str());
+  FileLock file;
+  if (file.open(entry.path) && file.try_lock(/*shared=*/false) != FileLock::Tried::kLocked) {
+    return Removal::kInUse;
+  }
+  if (!remove_file(entry.path)) return Removal::kFailed;
+  remove_file(entry.path + kSourceSuffix);
   return Removal::kRemoved;
 }
 
@@ -435,8 +380,8 @@ std::optional<std::string> converted_model(const std::string& path, const std::s
   const auto identity = identify(path, error);
   if (!identity) return std::nullopt;
   const Converter converter = {program_path(), i2s_layout, quiet};
-  struct stat about = {};
-  if (::stat(converter.program.c_str(), &about) != 0) {
+  const std::optional<FileAbout> about = about_file(converter.program);
+  if (!about) {
     error = path + ": cannot be converted: the path of this program is not known; convert the " +
             "model first: qsf convert MODEL MODEL.qsf";
     return std::nullopt;
@@ -448,9 +393,10 @@ std::optional<std::string> converted_model(const std::string& path, const std::s
   }
   Fingerprint maker;
   maker.add(qsf_version());
-  maker.add(about);
+  maker.add(*about);
   maker.add(i2s_layout);
-  std::string stem = fs::path(path.substr(0, path.find_last_not_of('/') + 1)).filename().string();
+  std::string stem =
+      path_text(file_path(path.substr(0, path.find_last_not_of('/') + 1)).filename());
   if (stem.ends_with(".gguf")) stem.resize(stem.size() - 5);
   if (stem.size() > 100) stem.resize(100);
   const std::string ending = "-" + *identity + "-" + maker.text() + ".qsf";
@@ -465,8 +411,8 @@ std::optional<std::string> converted_model(const std::string& path, const std::s
     return std::nullopt;
   }
   const std::string lock_path = *folder + "/lock";
-  const LockedFile lock(::open(lock_path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0666));
-  if (!lock.is_open() || !lock.lock(quiet)) {
+  FileLock lock;
+  if (!lock.create(lock_path) || !wait_for_lock(lock, quiet)) {
     error = lock_path + ": " + std::strerror(errno);
     return std::nullopt;
   }

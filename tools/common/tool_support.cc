@@ -4,15 +4,17 @@
 
 #include "tools/common/tool_support.h"
 
-#include <fcntl.h>
-#include <sys/stat.h>
-#include <unistd.h>
-
 #include <algorithm>
 #include <cerrno>
 #include <chrono>
 #include <cstdio>
 #include <cstring>
+#include <filesystem>
+#include <memory>
+#include <system_error>
+
+#include "tools/common/console.h"
+#include "tools/common/file_path.h"
 
 namespace qsf_tools {
 
@@ -55,40 +57,34 @@ void print_error(std::string_view tool, std::string_view message) {
 }
 
 bool is_regular_file(const std::string& path) {
-  struct stat about = {};
-  return ::stat(path.c_str(), &about) == 0 && S_ISREG(about.st_mode);
+  std::error_code ignored;
+  return std::filesystem::is_regular_file(file_path(path), ignored);
 }
 
 std::optional<std::string> read_text(const std::string& path, std::size_t max_bytes,
                                      std::string& error) {
   const bool is_stdin = path == "-";
   const std::string name = is_stdin ? "standard input" : path;
-  const int fd = is_stdin ? STDIN_FILENO : ::open(path.c_str(), O_RDONLY | O_CLOEXEC);
-  if (fd < 0) {
+  const auto close = [](std::FILE* file) { return std::fclose(file); };
+  const std::unique_ptr<std::FILE, decltype(close)> opened(
+      is_stdin ? nullptr : std::fopen(path.c_str(), "rb"), close);
+  std::FILE* const file = is_stdin ? stdin : opened.get();
+  if (file == nullptr) {
     error = name + ": " + std::strerror(errno);
     return std::nullopt;
   }
   std::string text;
   char buffer[1 << 16];
-  bool complete = false;
-  while (!complete) {
-    const ssize_t n_read = ::read(fd, buffer, sizeof buffer);
-    if (n_read < 0 && errno == EINTR) continue;
-    if (n_read < 0) {
-      error = name + ": " + std::strerror(errno);
-      break;
-    }
-    complete = n_read == 0;
-    text.append(buffer, static_cast<std::size_t>(n_read));
+  while (const std::size_t n_read = std::fread(buffer, 1, sizeof buffer, file)) {
+    text.append(buffer, n_read);
     if (text.size() > max_bytes) {
       error = name + ": more than " + megabytes(max_bytes) + " of text";
-      complete = false;
-      break;
+      return std::nullopt;
     }
   }
-  if (!is_stdin) ::close(fd);
-  if (!complete) return std::nullopt;
-  return text;
+  if (std::ferror(file) == 0) return text;
+  error = name + ": " + std::strerror(errno);
+  return std::nullopt;
 }
 
 std::string valid_utf8(std::string_view text) {
@@ -120,14 +116,6 @@ std::string for_terminal(std::string_view text) {
   return shown;
 }
 
-void open_standard_streams() {
-  for (const int fd : {STDIN_FILENO, STDOUT_FILENO, STDERR_FILENO}) {
-    if (::fcntl(fd, F_GETFD) >= 0 || errno != EBADF) continue;
-    // The lowest number that is free, which is this one. Output opened for reading refuses writes.
-    static_cast<void>(::open("/dev/null", fd == STDERR_FILENO ? O_WRONLY : O_RDONLY));
-  }
-}
-
 std::string megabytes(std::uint64_t bytes) {
   char text[32];
   std::snprintf(text, sizeof text, "%.1f MB", static_cast<double>(bytes) / 1e6);
@@ -145,7 +133,7 @@ double seconds(std::uint64_t ns) {
 ProgressLine::ProgressLine(std::string_view tool, bool enabled)
     : tool_(tool),
       enabled_(enabled),
-      terminal_(::isatty(STDERR_FILENO) == 1),
+      terminal_(is_terminal(StandardStream::kError)),
       next_ns_(now_ns() + kSecond) {}
 
 bool ProgressLine::due() {

@@ -32,11 +32,6 @@ std::string valid_utf8(std::string_view text);
 // control characters but newline and tab, also those of two bytes.
 std::string for_terminal(std::string_view text);
 
-// Opens what the program was started without of standard input, output and error, so that no other
-// file becomes one of them: an input at its end, an output that refuses, an error that goes
-// nowhere.
-void open_standard_streams();
-
 // Returns "12.3 MB" (10^6 bytes).
 std::string megabytes(std::uint64_t bytes);
 

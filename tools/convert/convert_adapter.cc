@@ -15,6 +15,7 @@
 #include "format/model_fingerprint.h"
 #include "format/qsf_reader.h"
 #include "import/adapter_source.h"
+#include "tools/common/file_path.h"
 #include "tools/common/option_parser.h"
 #include "tools/common/tool_support.h"
 #include "tools/convert/convert_checks.h"
@@ -53,8 +54,8 @@ std::string rank_text(const qsf::AdapterSpec& spec) {
 void print_adapter_summary(const ConvertOptions& options, const qsf::AdapterSpec& spec) {
   std::error_code ignored;
   std::printf("%s: %s, adapter of %zu matrices, %s; for %s\n", options.output.c_str(),
-              megabytes(fs::file_size(options.output, ignored)).c_str(), spec.pairs.size(),
-              rank_text(spec).c_str(),
+              megabytes(fs::file_size(file_path(options.output), ignored)).c_str(),
+              spec.pairs.size(), rank_text(spec).c_str(),
               options.any_base
                   ? ("every " + spec.architecture + " with matrices of these shapes").c_str()
                   : (options.base + " alone").c_str());
@@ -66,7 +67,7 @@ bool is_adapter_input(const ConvertOptions& options) {
   const qsf::AdapterFormat format = qsf::find_adapter_format(options.input);
   if (format != qsf::AdapterFormat::kPeft) return format != qsf::AdapterFormat::kNone;
   std::error_code ignored;
-  return !options.base.empty() || !fs::exists(options.input + "/config.json", ignored);
+  return !options.base.empty() || !fs::exists(file_path(options.input + "/config.json"), ignored);
 }
 
 qsf::Status convert_adapter(const ConvertOptions& options) {

@@ -2,8 +2,6 @@
 
 #include "tools/convert/convert_checks.h"
 
-#include <sys/statvfs.h>
-
 #include <algorithm>
 #include <cstddef>
 #include <filesystem>
@@ -16,6 +14,8 @@
 #include "io/atomic_file.h"
 #include "io/file.h"
 #include "platform/memory_limits.h"
+#include "tools/common/file_path.h"
+#include "tools/common/system_files.h"
 #include "tools/common/tool_support.h"
 
 namespace qsf_tools {
@@ -38,7 +38,7 @@ qsf::Result<bool> is_gguf(const std::string& path) {
 
 qsf::Status check_input(const std::string& input) {
   std::error_code failure;
-  const fs::file_status status = fs::status(input, failure);
+  const fs::file_status status = fs::status(file_path(input), failure);
   if (status.type() == fs::file_type::not_found) {
     return qsf::not_found("%s: no such file or folder", input.c_str());
   }
@@ -57,18 +57,19 @@ qsf::Status check_input(const std::string& input) {
 
 qsf::Status check_output(const std::string& input, const std::string& output) {
   std::error_code failure;
-  if (!fs::exists(output, failure)) return qsf::ok_status();
-  const bool is_folder = fs::is_directory(input, failure);
-  const fs::path folder = is_folder ? fs::path(input) : fs::absolute(input, failure).parent_path();
+  if (!fs::exists(file_path(output), failure)) return qsf::ok_status();
+  const bool is_folder = fs::is_directory(file_path(input), failure);
+  const fs::path folder =
+      is_folder ? file_path(input) : fs::absolute(file_path(input), failure).parent_path();
   const auto is_input = [&](const fs::path& path) {
     std::error_code ignored;
     if (is_folder) return path.extension() != ".qsf";
-    return path.extension() == ".gguf" || fs::equivalent(path, input, ignored);
+    return path.extension() == ".gguf" || fs::equivalent(path, file_path(input), ignored);
   };
   for (fs::directory_iterator entry(folder, failure), end; !failure && entry != end;
        entry.increment(failure)) {
     std::error_code ignored;
-    if (is_input(entry->path()) && fs::equivalent(entry->path(), output, ignored)) {
+    if (is_input(entry->path()) && fs::equivalent(entry->path(), file_path(output), ignored)) {
       return qsf::invalid_argument("%s: this is a file of the input; choose another output",
                                    output.c_str());
     }
@@ -90,13 +91,11 @@ qsf::Status check_report_file(const ConvertOptions& options) {
 
 qsf::Status check_room(const std::string& output, std::uint64_t file_bytes) {
   std::error_code failure;
-  fs::path folder = fs::absolute(output, failure).parent_path();
-  struct statvfs about = {};
+  const std::string folder = path_text(fs::absolute(file_path(output), failure).parent_path());
+  const std::optional<DiskSpace> disk = disk_space(folder);
   // A file system that does not say fails when it is written to.
-  if (failure || ::statvfs(folder.c_str(), &about) != 0 || about.f_blocks == 0) {
-    return qsf::ok_status();
-  }
-  const std::uint64_t free_bytes = std::uint64_t{about.f_bavail} * about.f_frsize;
+  if (failure || !disk || disk->bytes == 0) return qsf::ok_status();
+  const std::uint64_t free_bytes = disk->free_bytes;
   if (free_bytes >= file_bytes) return qsf::ok_status();
   return qsf::io_error(
       "%s: no room: the file takes %s, and %s has %s free; make room there, or write to another "
@@ -106,9 +105,9 @@ qsf::Status check_room(const std::string& output, std::uint64_t file_bytes) {
 
 bool is_same_file(const std::string& a, const std::string& b) {
   std::error_code failure;
-  if (fs::equivalent(a, b, failure)) return true;
-  const fs::path whole_a = fs::weakly_canonical(fs::absolute(a, failure), failure);
-  const fs::path whole_b = fs::weakly_canonical(fs::absolute(b, failure), failure);
+  if (fs::equivalent(file_path(a), file_path(b), failure)) return true;
+  const fs::path whole_a = fs::weakly_canonical(fs::absolute(file_path(a), failure), failure);
+  const fs::path whole_b = fs::weakly_canonical(fs::absolute(file_path(b), failure), failure);
   return !whole_a.empty() && whole_a == whole_b;
 }
 

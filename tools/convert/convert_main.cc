@@ -6,7 +6,6 @@
 #include <algorithm>
 #include <atomic>
 #include <chrono>
-#include <csignal>
 #include <cstdio>
 #include <filesystem>
 #include <memory>
@@ -30,6 +29,8 @@
 #include "import/vocabulary.h"
 #include "io/atomic_file.h"
 #include "tokenizer/tokenizer_data.h"
+#include "tools/common/console.h"
+#include "tools/common/file_path.h"
 #include "tools/common/option_parser.h"
 #include "tools/common/programs.h"
 #include "tools/common/tool_support.h"
@@ -51,18 +52,15 @@ constexpr std::uint64_t kMaxTokenizerFileBytes = 256U << 20;
 std::atomic<bool> g_interrupted{false};
 static_assert(std::atomic<bool>::is_always_lock_free, "set in a signal handler");
 
-void on_signal(int /*number*/) {
+void on_interrupted() {
   g_interrupted.store(true);
 }
 
 // An interrupted conversion removes its temporary file; a file-size limit is an error like a full
 // disk, not the end of the process.
 void handle_signals() {
-  struct sigaction action {};
-  action.sa_handler = on_signal;
-  for (const int number : {SIGINT, SIGTERM, SIGHUP}) sigaction(number, &action, nullptr);
-  std::signal(SIGXFSZ, SIG_IGN);
-  std::signal(SIGPIPE, SIG_IGN);
+  on_interrupt(Interrupts::kAll, on_interrupted);
+  ignore_write_signals();
 }
 
 void warn_of_dropped(const std::vector<std::string>& tokens, std::uint32_t n_vocab) {
@@ -209,8 +207,9 @@ qsf::Status check_files(const ConvertOptions& options) {
 
 qsf::Result<Input> open_input(const ConvertOptions& options) {
   std::error_code ignored;
-  QSF_ASSIGN_OR_RETURN(Input input, fs::is_directory(options.input, ignored) ? open_folder(options)
-                                                                             : open_gguf(options));
+  QSF_ASSIGN_OR_RETURN(Input input, fs::is_directory(file_path(options.input), ignored)
+                                        ? open_folder(options)
+                                        : open_gguf(options));
   if (input.tokenizer.empty()) {
     print_error(program_name(), "warning: " + options.input +
                                     ": no tokenizer; the file will take and give token ids only");
@@ -316,7 +315,7 @@ qsf::Status convert(const ConvertOptions& options) {
   QSF_RETURN_IF_ERROR(add_sketch(options, input.tokenizer));
   if (work) work->remove();
   std::error_code ignored;
-  const ConvertedFile file{options.output, fs::file_size(options.output, ignored),
+  const ConvertedFile file{options.output, fs::file_size(file_path(options.output), ignored),
                            std::chrono::duration<double>(Clock::now() - start).count()};
   print_result(options, input, *report, file);
   if (options.report.empty()) return qsf::ok_status();
@@ -351,7 +350,7 @@ qsf::Status make_random(const ConvertOptions& options) {
   sizes.raw_bytes = report->raw_bytes;
   sizes.stored_bytes = report->stored_bytes;
   std::error_code ignored;
-  print_convert_summary(sizes, {options.output, fs::file_size(options.output, ignored),
+  print_convert_summary(sizes, {options.output, fs::file_size(file_path(options.output), ignored),
                                 std::chrono::duration<double>(Clock::now() - start).count()});
   return qsf::ok_status();
 }
@@ -379,7 +378,7 @@ int qsf_tools::convert_main(int argc, char** argv) {
   if (status.ok()) return qsf_tools::kSuccess;
   std::error_code ignored;
   if (status.code() == qsf::StatusCode::kCancelled &&
-      std::filesystem::exists(options.work_folder, ignored)) {
+      std::filesystem::exists(qsf_tools::file_path(options.work_folder), ignored)) {
     status = qsf::cancelled("interrupted; progress is saved in %s: run the same command to resume",
                             options.work_folder.c_str());
   }

@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "convert/random/random_model.h"
+#include "tools/common/file_path.h"
 #include "tools/common/option_parser.h"
 
 namespace qsf_tools {
@@ -161,7 +162,7 @@ std::string read_merged(const std::string& word, MergedAdapter& adapter) {
   adapter.path = word;
   const std::size_t colon = word.rfind(':');
   std::error_code ignored;
-  if (colon == std::string::npos || std::filesystem::exists(word, ignored)) return {};
+  if (colon == std::string::npos || std::filesystem::exists(file_path(word), ignored)) return {};
   const std::string scale = word.substr(colon + 1);
   char* end = nullptr;
   adapter.scale = std::strtof(scale.c_str(), &end);

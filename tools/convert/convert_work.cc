@@ -2,10 +2,6 @@
 
 #include "tools/convert/convert_work.h"
 
-#include <fcntl.h>
-#include <sys/file.h>
-#include <unistd.h>
-
 #include <algorithm>
 #include <array>
 #include <cerrno>
@@ -28,6 +24,7 @@
 #include "format/qsf_layout.h"
 #include "io/atomic_file.h"
 #include "io/file.h"
+#include "tools/common/file_path.h"
 #include "tools/convert/convert_checks.h"
 
 namespace qsf_tools {
@@ -60,9 +57,9 @@ bool is_own(const std::string& temporary_or_last) {
 std::vector<std::string> names_in(const std::string& folder) {
   std::vector<std::string> names;
   std::error_code failure;
-  for (fs::directory_iterator entry(folder, failure), end; !failure && entry != end;
+  for (fs::directory_iterator entry(file_path(folder), failure), end; !failure && entry != end;
        entry.increment(failure)) {
-    names.push_back(entry->path().filename().string());
+    names.push_back(path_text(entry->path().filename()));
   }
   return names;
 }
@@ -85,8 +82,9 @@ qsf::Status check_names(const std::string& path) {
 qsf::Status check_results(const ConvertOptions& options) {
   for (const std::string& result : {options.output, options.calibration_out, options.report}) {
     std::error_code failure;
-    const fs::path whole = fs::absolute(result, failure);
-    if (result.empty() || !is_same_file(whole.parent_path(), options.work_folder)) continue;
+    const fs::path whole = fs::absolute(file_path(result), failure);
+    if (result.empty() || !is_same_file(path_text(whole.parent_path()), options.work_folder))
+      continue;
     return qsf::invalid_argument(
         "--work-folder %s: would hold %s, and is removed at the end; give another folder",
         options.work_folder.c_str(), result.c_str());
@@ -177,14 +175,14 @@ qsf::Result<std::unique_ptr<WorkFolder>> WorkFolder::open(const ConvertOptions& 
   const std::string& path = options.work_folder;
   QSF_ASSIGN_OR_RETURN(const std::string conversion, describe(options, source, merged, tokenizer));
   std::error_code failure;
-  const fs::file_status status = fs::status(path, failure);
+  const fs::file_status status = fs::status(file_path(path), failure);
   if (fs::exists(status) && !fs::is_directory(status)) {
     return qsf::invalid_argument("--work-folder %s: not a folder; give a folder or a new name",
                                  path.c_str());
   }
   QSF_RETURN_IF_ERROR(check_results(options));
   QSF_RETURN_IF_ERROR(check_names(path));
-  fs::create_directory(path, failure);
+  fs::create_directory(file_path(path), failure);
   if (failure) {
     return qsf::io_error("--work-folder %s: cannot be created: %s", path.c_str(),
                          failure.message().c_str());
@@ -193,7 +191,7 @@ qsf::Result<std::unique_ptr<WorkFolder>> WorkFolder::open(const ConvertOptions& 
   QSF_RETURN_IF_ERROR(folder->lock());
   QSF_RETURN_IF_ERROR(folder->check_conversion(conversion));
   for (const std::string& name : names_in(path)) {
-    if (qsf::final_name(name) != name) fs::remove(fs::path(path) / name, failure);
+    if (qsf::final_name(name) != name) fs::remove(file_path(path + "/" + name), failure);
   }
   folder->n_done_ = static_cast<std::size_t>(std::ranges::count_if(names_in(path), is_section));
   return folder;
@@ -201,21 +199,20 @@ qsf::Result<std::unique_ptr<WorkFolder>> WorkFolder::open(const ConvertOptions& 
 
 WorkFolder::~WorkFolder() {
   if (is_ours_ && std::ranges::all_of(names_in(path_), is_label)) remove();
-  if (lock_ >= 0) ::close(lock_);
 }
 
 qsf::Status WorkFolder::lock() {
   const std::string name = path_ + "/" + kLockName;
-  lock_ = ::open(name.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0666);
-  if (lock_ < 0) {
+  if (!lock_.create(name)) {
     return qsf::io_error("--work-folder %s: cannot be created: %s", name.c_str(),
                          std::strerror(errno));
   }
   // A killed process holds the lock until the system has cleaned up.
   constexpr int kTries = 20;
   for (int i = 0; i < kTries; ++i) {
-    if (::flock(lock_, LOCK_EX | LOCK_NB) == 0) return qsf::ok_status();
-    if (errno != EWOULDBLOCK) {
+    const FileLock::Tried tried = lock_.try_lock(/*shared=*/false);
+    if (tried == FileLock::Tried::kLocked) return qsf::ok_status();
+    if (tried == FileLock::Tried::kFailed) {
       return qsf::io_error("--work-folder %s: cannot be locked: %s; give a folder on another disk",
                            name.c_str(), std::strerror(errno));
     }
@@ -252,12 +249,12 @@ void WorkFolder::remove() {
   // The identity goes last: an interrupted removal can be repeated.
   for (const std::string& name : names_in(path_)) {
     if (is_own(name) && name != kConversionName && name != kLockName) {
-      fs::remove(fs::path(path_) / name, ignored);
+      fs::remove(file_path(path_ + "/" + name), ignored);
     }
   }
-  fs::remove(fs::path(path_) / kConversionName, ignored);
-  fs::remove(fs::path(path_) / kLockName, ignored);
-  if (!fs::is_symlink(path_, ignored)) fs::remove(path_, ignored);
+  fs::remove(file_path(path_ + "/" + kConversionName), ignored);
+  fs::remove(file_path(path_ + "/" + kLockName), ignored);
+  if (!fs::is_symlink(file_path(path_), ignored)) fs::remove(file_path(path_), ignored);
 }
 
 }  // namespace qsf_tools

@@ -15,6 +15,7 @@
 #include "convert/encode/merged_model.h"
 #include "convert/encode/saved_sections.h"
 #include "import/model_source.h"
+#include "tools/common/system_files.h"
 #include "tools/convert/convert_options.h"
 
 namespace qsf_tools {
@@ -52,7 +53,7 @@ class WorkFolder {
 
   std::string path_;
   qsf::SavedSections sections_;
-  int lock_ = -1;  // handle of a file that is locked as long as this lives
+  FileLock lock_;  // held as long as this lives
   bool is_ours_ = false;
   bool goes_on_ = false;
   std::size_t n_done_ = 0;

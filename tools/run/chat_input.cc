@@ -2,47 +2,15 @@
 
 #include "tools/run/chat_input.h"
 
-#include <fcntl.h>
-#include <poll.h>
-#include <unistd.h>
-
-#include <atomic>
 #include <cerrno>
-#include <csignal>
 #include <cstring>
 #include <utility>
+
+#include "tools/common/console.h"
 
 namespace qsf_tools {
 
 namespace {
-
-constexpr int kSignals[] = {SIGINT, SIGWINCH, SIGCONT};
-
-std::atomic<QSFEngine*> g_answering{nullptr};
-std::atomic<bool> g_interrupted{false};
-std::atomic<int> g_wake_fd{-1};
-static_assert(std::atomic<QSFEngine*>::is_always_lock_free, "used in a signal handler");
-
-void on_signal(int number) {
-  const int saved = errno;
-  QSFEngine* engine = g_answering.load();
-  if (number == SIGINT && engine != nullptr) {
-    g_interrupted.store(true);
-    qsf_engine_cancel(engine);
-  } else {
-    const char byte = static_cast<char>(number);
-    // A pipe that is full has enough in it to wake the reader.
-    static_cast<void>(!::write(g_wake_fd.load(), &byte, 1));
-  }
-  errno = saved;
-}
-
-void handle_all(void (*handler)(int)) {
-  struct sigaction action = {};
-  action.sa_handler = handler;
-  action.sa_flags = SA_RESTART;
-  for (const int number : kSignals) sigaction(number, &action, nullptr);
-}
 
 constexpr std::string_view kQuotes = "\"\"\"";
 constexpr std::size_t kMaxLineBytes = 256'000'000;
@@ -66,7 +34,7 @@ class PlainLines final : public LineSource {
         line = std::exchange(buffer_, {});
         return line.empty() ? Outcome::kEnd : Outcome::kLine;
       }
-      const ChatInterrupt::Wake wake = interrupt_.wait(STDIN_FILENO);
+      const ChatInterrupt::Wake wake = interrupt_.wait();
       if (wake == ChatInterrupt::Wake::kInterrupted) return Outcome::kInterrupted;
       if (wake == ChatInterrupt::Wake::kRedraw) continue;
       if (!fill(line)) return Outcome::kFailed;
@@ -76,10 +44,10 @@ class PlainLines final : public LineSource {
  private:
   bool fill(std::string& why) {
     char bytes[1 << 16];
-    const ssize_t n_read = ::read(STDIN_FILENO, bytes, sizeof bytes);
-    if (n_read < 0 && errno == EINTR) return true;
+    const std::ptrdiff_t n_read = read_input(bytes, sizeof bytes);
+    if (n_read == -EINTR) return true;
     if (n_read < 0 || buffer_.size() > kMaxLineBytes) {
-      why = n_read < 0 ? std::strerror(errno) : "a line of more than 256 MB";
+      why = n_read < 0 ? std::strerror(static_cast<int>(-n_read)) : "a line of more than 256 MB";
       return false;
     }
     ended_ = n_read == 0;
@@ -100,52 +68,6 @@ bool goes_on(std::string_view line) {
 }
 
 }  // namespace
-
-ChatInterrupt::ChatInterrupt() {
-  if (::pipe2(pipe_, O_CLOEXEC | O_NONBLOCK) != 0) pipe_[0] = pipe_[1] = -1;
-  g_wake_fd.store(pipe_[1]);
-  handle_all(on_signal);
-}
-
-ChatInterrupt::~ChatInterrupt() {
-  handle_all(SIG_DFL);
-  g_wake_fd.store(-1);
-  ::close(pipe_[0]);
-  ::close(pipe_[1]);
-}
-
-void ChatInterrupt::begin_answer(QSFEngine* engine) {
-  g_interrupted.store(false);
-  g_answering.store(engine);
-}
-
-bool ChatInterrupt::end_answer() {
-  g_answering.store(nullptr);
-  return g_interrupted.load();
-}
-
-ChatInterrupt::Wake ChatInterrupt::wait(int fd) {
-  pollfd waited[] = {{.fd = fd, .events = POLLIN, .revents = 0},
-                     {.fd = pipe_[0], .events = POLLIN, .revents = 0}};
-  while (::poll(waited, 2, -1) < 0 && errno == EINTR) {
-  }
-  if ((waited[1].revents & POLLIN) == 0) return Wake::kInput;
-  Wake wake = Wake::kRedraw;
-  char numbers[64];
-  ssize_t n_read = 0;
-  while ((n_read = ::read(pipe_[0], numbers, sizeof numbers)) > 0) {
-    for (ssize_t i = 0; i < n_read; ++i) {
-      if (numbers[i] == SIGINT) wake = Wake::kInterrupted;
-    }
-  }
-  return wake;
-}
-
-void ChatInterrupt::forget() {
-  char numbers[64];
-  while (::read(pipe_[0], numbers, sizeof numbers) > 0) {
-  }
-}
 
 std::unique_ptr<LineSource> make_plain_lines(ChatInterrupt& interrupt) {
   return std::make_unique<PlainLines>(interrupt);

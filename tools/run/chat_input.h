@@ -28,12 +28,10 @@ class ChatInterrupt {
   bool end_answer();
 
   enum class Wake { kInput, kInterrupted, kRedraw };
-  // Waits until `fd` can be read or a signal came. Signals of before are forgotten by forget().
-  Wake wait(int fd);
+  // Waits until standard input can be read or a signal came. Signals of before are forgotten by
+  // forget(). Where the system cannot wait so, reading waits, and ends with EINTR.
+  Wake wait();
   void forget();
-
- private:
-  int pipe_[2] = {-1, -1};  // a signal writes its number, so that waiting ends whenever it comes
 };
 
 class LineSource {

@@ -4,15 +4,16 @@
 
 #include "tools/run/chat_save.h"
 
-#include <fcntl.h>
-#include <sys/stat.h>
-#include <unistd.h>
-
 #include <cerrno>
 #include <cstdio>
 #include <cstring>
+#include <filesystem>
+#include <optional>
 #include <string_view>
+#include <system_error>
 
+#include "tools/common/file_path.h"
+#include "tools/common/system_files.h"
 #include "tools/common/tool_support.h"
 
 namespace qsf_tools {
@@ -20,7 +21,7 @@ namespace qsf_tools {
 namespace {
 
 // Returns text as a string of JSON.
-std::string quoted(std::string_view text) {
+std::string json_string(std::string_view text) {
   std::string out = "\"";
   for (const char c : valid_utf8(text)) {
     const auto byte = static_cast<unsigned char>(c);
@@ -42,16 +43,6 @@ std::string quoted(std::string_view text) {
   return out + "\"";
 }
 
-bool write_all(int fd, std::string_view text) {
-  while (!text.empty()) {
-    const ssize_t n_written = ::write(fd, text.data(), text.size());
-    if (n_written < 0 && errno == EINTR) continue;
-    if (n_written < 0) return false;
-    text.remove_prefix(static_cast<std::size_t>(n_written));
-  }
-  return ::fsync(fd) == 0;
-}
-
 }  // namespace
 
 std::vector<ChatEntry> messages_of(const QSFChat* chat) {
@@ -71,37 +62,32 @@ std::vector<ChatEntry> messages_of(const QSFChat* chat) {
 
 bool save_messages(const std::string& path, const std::vector<ChatEntry>& messages, bool overwrite,
                    std::string& error) {
-  struct stat about = {};
-  if (!overwrite && ::lstat(path.c_str(), &about) == 0) {
+  std::error_code ignored;
+  if (!overwrite &&
+      std::filesystem::exists(std::filesystem::symlink_status(file_path(path), ignored))) {
     error = path + ": exists; /save! writes over it";
     return false;
   }
-  if (::stat(path.c_str(), &about) == 0 && !S_ISREG(about.st_mode)) {
+  const std::optional<FileAbout> about = about_file(path);
+  if (about && about->kind != FileKind::kRegular) {
     error = path + ": is no regular file, so it is not replaced";
     return false;
   }
   std::string text = "{\n  \"messages\": [";
   for (const ChatEntry& message : messages) {
     text += text.ends_with('[') ? "\n" : ",\n";
-    text += "    {\n      \"role\": " + quoted(message.role) +
-            ",\n      \"content\": " + quoted(message.content) + "\n    }";
+    text += "    {\n      \"role\": " + json_string(message.role) +
+            ",\n      \"content\": " + json_string(message.content) + "\n    }";
   }
   text += messages.empty() ? "]\n}\n" : "\n  ]\n}\n";
 
-  const std::string temporary = path + ".tmp" + std::to_string(::getpid());
-  const auto fail = [&] {
-    error = path + ": " + std::strerror(errno);
-    return false;
-  };
-  const int fd = ::open(temporary.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
-  if (fd < 0) return fail();
-  const bool written = write_all(fd, text);
-  const int write_error = errno;
-  ::close(fd);
-  errno = write_error;
-  if (written && std::rename(temporary.c_str(), path.c_str()) == 0) return true;
-  fail();
-  ::unlink(temporary.c_str());
+  const std::string temporary = path + ".tmp" + this_process();
+  const bool written = write_new_file(temporary, text);
+  if (written && replace_file(temporary, path)) return true;
+  const int failure = errno;
+  error = path + ": " + std::strerror(failure);
+  // What is there of that name and was not written here is another's.
+  if (written || failure != EEXIST) remove_file(temporary);
   return false;
 }
 

@@ -6,8 +6,6 @@
 // ending anything, and text is UTF-8 whatever the locale. libedit draws through the locale; where
 // that is not UTF-8, C.UTF-8 takes its place.
 
-#include "tools/run/line_editor.h"
-
 #include <fcntl.h>
 #include <histedit.h>
 #include <langinfo.h>
@@ -25,6 +23,8 @@
 #include <optional>
 #include <string_view>
 #include <utility>
+
+#include "tools/run/line_editor.h"
 
 namespace qsf_tools {
 
@@ -196,7 +196,7 @@ class LineEditor final : public LineSource {
       return 1;
     }
     for (;;) {
-      switch (interrupt_.wait(STDIN_FILENO)) {
+      switch (interrupt_.wait()) {
         case ChatInterrupt::Wake::kInterrupted:
           stopped_ = Outcome::kInterrupted;
           errno = EINTR;

@@ -6,13 +6,9 @@
 // error. Exit code 0 for a text, also one that Ctrl-C or a closed pipe ended; 1 for a failure, 2
 // for bad usage. It sees what every user of the library sees: include/qsf/qsf.h.
 
-#include <malloc.h>
-#include <unistd.h>
-
 #include <algorithm>
 #include <atomic>
 #include <cerrno>
-#include <csignal>
 #include <cstdio>
 #include <cstring>
 #include <optional>
@@ -22,6 +18,7 @@
 
 #include "qsf/qsf.h"
 #include "tools/common/bundled_model.h"
+#include "tools/common/console.h"
 #include "tools/common/model_cache.h"
 #include "tools/common/programs.h"
 #include "tools/common/tool_support.h"
@@ -45,17 +42,14 @@ constexpr std::size_t kMaxBytesOfPosition = 64;
 std::atomic<QSFEngine*> g_running{nullptr};
 static_assert(std::atomic<QSFEngine*>::is_always_lock_free, "used in a signal handler");
 
-void cancel_running(int) {
+void cancel_running() {
   if (QSFEngine* engine = g_running.load()) qsf_engine_cancel(engine);
 }
 
 // Makes the first Ctrl-C end the text and the second one the process.
 void catch_interrupt(QSFEngine* engine) {
   g_running.store(engine);
-  struct sigaction action = {};
-  action.sa_handler = cancel_running;
-  action.sa_flags = static_cast<int>(SA_RESETHAND) | SA_RESTART;
-  sigaction(SIGINT, &action, nullptr);
+  on_interrupt(Interrupts::kFirst, cancel_running);
 }
 
 // What the token callback needs.
@@ -115,7 +109,7 @@ qsf_code generate(QSFEngine* engine, QSFGrammar* grammar, QSFSession* session,
   for (const std::string& stop : options.stop) stops.push_back(stop.c_str());
   ProgressLine progress(program_name(), !options.quiet);
   Stream stream{.output = &output, .progress = &progress, .engine = engine};
-  stream.live = ::isatty(STDERR_FILENO) == 1 && ::isatty(STDOUT_FILENO) == 0;
+  stream.live = is_terminal(StandardStream::kError) && !is_terminal(StandardStream::kOutput);
   qsf_generate_options request;
   qsf_generate_options_init(&request);
   request.prompt = prompt.data();
@@ -267,11 +261,8 @@ int run(RunOptions options) {
 }
 
 int parse_and_run(RunCommand command, int argc, char** argv) {
-#ifdef __GLIBC__
-  // Threads share one heap: a heap for each thread costs memory that the plan does not count.
-  mallopt(M_ARENA_MAX, 1);
-#endif
-  std::signal(SIGPIPE, SIG_IGN);
+  share_one_heap();
+  ignore_write_signals();
   RunOptions options;
   if (const auto exit_code = parse_run_options(command, argc, argv, options)) return *exit_code;
   return run(std::move(options));

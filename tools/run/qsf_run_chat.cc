@@ -4,8 +4,6 @@
 
 #include "tools/run/qsf_run_chat.h"
 
-#include <unistd.h>
-
 #include <cinttypes>
 #include <cstdio>
 #include <memory>
@@ -13,6 +11,7 @@
 #include <string_view>
 #include <vector>
 
+#include "tools/common/console.h"
 #include "tools/common/tool_support.h"
 #include "tools/run/chat_input.h"
 #include "tools/run/chat_save.h"
@@ -137,7 +136,7 @@ class ChatLoop {
   MessageBuilder message_;
   Totals totals_;
   std::uint64_t seed_;
-  bool terminal_ = ::isatty(STDIN_FILENO) == 1;
+  bool terminal_ = is_terminal(StandardStream::kInput);
   bool failed_ = false;  // some message had no answer
 };
 

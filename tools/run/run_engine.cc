@@ -2,13 +2,12 @@
 
 #include "tools/run/run_engine.h"
 
-#include <sys/stat.h>
-#include <unistd.h>
-
 #include <cerrno>
 #include <cstdio>
 #include <cstring>
+#include <optional>
 
+#include "tools/common/system_files.h"
 #include "tools/common/tool_support.h"
 
 namespace qsf_tools {
@@ -35,13 +34,12 @@ void show_loading(std::uint64_t done_bytes, std::uint64_t total_bytes, void* use
 
 void tell(const RunOptions& options, std::size_t n_tokens, const char* what,
           const std::string& path, double seconds) {
-  struct stat about = {};
-  if (options.quiet || ::stat(path.c_str(), &about) != 0) return;
+  const std::optional<FileAbout> about = about_file(path);
+  if (options.quiet || !about) return;
   char time[40];
   std::snprintf(time, sizeof time, ", in %.3f s", seconds);
   print_error(program_name(), "session of " + std::to_string(n_tokens) + " tokens " + what + path +
-                                  ": " + megabytes(static_cast<std::uint64_t>(about.st_size)) +
-                                  time);
+                                  ": " + megabytes(about->bytes) + time);
 }
 
 }  // namespace
@@ -114,13 +112,13 @@ double Stopwatch::seconds() const {
 std::string check_session_path(const RunOptions& options) {
   const std::string& path = options.session_save;
   if (path.empty()) return {};
-  struct stat about = {};
-  if (::stat(path.c_str(), &about) == 0 && !S_ISREG(about.st_mode)) {
+  const std::optional<FileAbout> about = about_file(path);
+  if (about && about->kind != FileKind::kRegular) {
     return "--session-save: " + path + ": is no regular file, so it is not replaced";
   }
   const std::size_t slash = path.rfind('/');
   const std::string folder = slash == std::string::npos ? "." : path.substr(0, slash + 1);
-  if (::access(folder.c_str(), W_OK | X_OK) == 0) return {};
+  if (is_writable_folder(folder)) return {};
   return "--session-save: " + path + ": cannot be written: " + std::strerror(errno);
 }
 

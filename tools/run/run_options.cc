@@ -2,12 +2,11 @@
 
 #include "tools/run/run_options.h"
 
-#include <unistd.h>
-
 #include <charconv>
 #include <cmath>
 #include <limits>
 
+#include "tools/common/console.h"
 #include "tools/common/tool_support.h"
 
 namespace qsf_tools {
@@ -334,7 +333,7 @@ void choose_chat(RunOptions& options) {
   const bool has_prompt = options.prompt || !options.prompt_file.empty();
   if (!options.model || has_prompt || options.interactive || options.bench) return;
   if (!options.session_load.empty()) return;
-  if (::isatty(STDIN_FILENO) != 1 || ::isatty(STDOUT_FILENO) != 1) return;
+  if (!is_terminal(StandardStream::kInput) || !is_terminal(StandardStream::kOutput)) return;
   options.interactive = true;
   options.needs_template = true;
 }

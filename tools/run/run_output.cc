@@ -2,14 +2,13 @@
 
 #include "tools/run/run_output.h"
 
-#include <unistd.h>
-
 #include <algorithm>
 #include <cerrno>
 #include <cinttypes>
 #include <cstdio>
 #include <cstring>
 
+#include "tools/common/console.h"
 #include "tools/common/option_parser.h"
 #include "tools/common/tool_support.h"
 
@@ -53,10 +52,10 @@ bool TextOutput::write(std::string_view text) {
   if (failed()) return false;
   if (!text.empty()) last_ = text.back();
   while (!text.empty()) {
-    const ssize_t n_written = ::write(STDOUT_FILENO, text.data(), text.size());
-    if (n_written < 0 && errno == EINTR) continue;
+    const std::ptrdiff_t n_written = write_output(text);
+    if (n_written == -EINTR) continue;
     if (n_written < 0) {
-      error_ = errno;
+      error_ = static_cast<int>(-n_written);
       return false;
     }
     text.remove_prefix(static_cast<std::size_t>(n_written));
@@ -69,7 +68,7 @@ bool TextOutput::end_line() {
 }
 
 bool TextOutput::end_interrupted_line() {
-  return ::isatty(STDOUT_FILENO) == 1 ? write("\n") : end_line();
+  return is_terminal(StandardStream::kOutput) ? write("\n") : end_line();
 }
 
 bool TextOutput::reader_left() const {

@@ -1,0 +1,63 @@
+// SPDX-License-Identifier: MIT
+//
+// Windows runs the handler of Ctrl-C on a thread of its own, which ends a read of the main thread.
+
+#include <windows.h>
+
+#include <atomic>
+
+#include "tools/run/chat_input.h"
+
+namespace qsf_tools {
+
+namespace {
+
+std::atomic<QSFEngine*> g_answering{nullptr};
+std::atomic<bool> g_interrupted{false};  // an answer
+std::atomic<bool> g_waiting_ended{false};
+HANDLE g_main_thread = nullptr;
+
+BOOL WINAPI on_control(DWORD event) {
+  if (event != CTRL_C_EVENT) return FALSE;
+  if (QSFEngine* engine = g_answering.load()) {
+    g_interrupted.store(true);
+    qsf_engine_cancel(engine);
+  } else {
+    g_waiting_ended.store(true);
+    ::CancelSynchronousIo(g_main_thread);
+  }
+  return TRUE;
+}
+
+}  // namespace
+
+ChatInterrupt::ChatInterrupt() {
+  ::DuplicateHandle(::GetCurrentProcess(), ::GetCurrentThread(), ::GetCurrentProcess(),
+                    &g_main_thread, 0, FALSE, DUPLICATE_SAME_ACCESS);
+  ::SetConsoleCtrlHandler(on_control, TRUE);
+}
+
+ChatInterrupt::~ChatInterrupt() {
+  ::SetConsoleCtrlHandler(on_control, FALSE);
+  ::CloseHandle(g_main_thread);
+}
+
+void ChatInterrupt::begin_answer(QSFEngine* engine) {
+  g_interrupted.store(false);
+  g_answering.store(engine);
+}
+
+bool ChatInterrupt::end_answer() {
+  g_answering.store(nullptr);
+  return g_interrupted.load();
+}
+
+ChatInterrupt::Wake ChatInterrupt::wait() {
+  return g_waiting_ended.exchange(false) ? Wake::kInterrupted : Wake::kInput;
+}
+
+void ChatInterrupt::forget() {
+  g_waiting_ended.store(false);
+}
+
+}  // namespace qsf_tools
