@@ -14,6 +14,22 @@ if(QSF_SANITIZE OR QSF_COVERAGE)
 endif()
 
 set(qsf_map ${PROJECT_SOURCE_DIR}/src/capi/libqsf.map)
+if(WIN32)
+  # qsf.dll exports the same names. Other compilers make their import library from the list too.
+  file(STRINGS ${qsf_map} qsf_exports REGEX "^ +qsf_[a-z0-9_]+;$")
+  string(REGEX REPLACE "[ ;]+" "\n  " qsf_exports "${qsf_exports}")
+  file(CONFIGURE OUTPUT ${PROJECT_BINARY_DIR}/qsf.def CONTENT "LIBRARY qsf.dll\nEXPORTS@qsf_exports@\n")
+  add_library(qsf_shared SHARED ${qsf_archive_objects} ${PROJECT_BINARY_DIR}/qsf.def)
+  set_target_properties(qsf_shared PROPERTIES LINKER_LANGUAGE CXX OUTPUT_NAME qsf PREFIX "")
+  foreach(name IN LISTS qsf_archive_externals)
+    target_link_libraries(qsf_shared PRIVATE ${QSF_${name}_LIBRARY})
+  endforeach()
+  target_link_libraries(qsf_shared PRIVATE -static Threads::Threads)
+  install(TARGETS qsf_shared RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR} COMPONENT shared
+          ARCHIVE DESTINATION ${CMAKE_INSTALL_LIBDIR} COMPONENT development)
+  install(FILES ${PROJECT_BINARY_DIR}/qsf.def DESTINATION ${CMAKE_INSTALL_LIBDIR} COMPONENT development)
+  return()
+endif()
 add_library(qsf_shared SHARED ${qsf_archive_objects})
 set_target_properties(qsf_shared PROPERTIES
   LINKER_LANGUAGE CXX OUTPUT_NAME qsf VERSION ${PROJECT_VERSION} SOVERSION ${PROJECT_VERSION_MAJOR}
