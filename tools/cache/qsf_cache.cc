@@ -29,9 +29,8 @@ struct CacheOptions {
 
 std::string text_of(std::time_t time) {
   char text[32];
-  std::tm local = {};
-  localtime_r(&time, &local);
-  std::strftime(text, sizeof text, "%Y-%m-%d %H:%M", &local);
+  const std::tm* const local = std::localtime(&time);  // nobody else asks meanwhile
+  std::strftime(text, sizeof text, "%Y-%m-%d %H:%M", local);
   return text;
 }
 

@@ -123,7 +123,10 @@ struct OptionParser::Option::State {
 };
 
 struct OptionParser::Impl {
-  Impl(const std::string& description, const std::string& name) : app(description, name) {}
+  Impl(const std::string& description, const std::string& name) : app(description, name) {
+    // Else an option on Windows: a path that begins with a slash is a path there too.
+    app.allow_windows_style_options(false);
+  }
 
   CLI::App app;
   std::deque<Option::State> options;  // whose addresses stay

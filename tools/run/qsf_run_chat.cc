@@ -288,7 +288,7 @@ qsf_code ChatLoop::send(const std::string& text, qsf_chat_result& result, qsf_er
   Answer answer{.output = &output_,
                 .progress = &progress,
                 .engine = engine_,
-                .to_terminal = ::isatty(STDOUT_FILENO) == 1,
+                .to_terminal = is_terminal(StandardStream::kOutput),
                 .begun = false};
   qsf_chat_send_options request;
   qsf_chat_send_options_init(&request);
