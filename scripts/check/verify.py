@@ -488,6 +488,20 @@ def long_web(runner):
         runner.checker("web", ["bash", "scripts/package/make_web", "--to", "build/web", "--test"], skip_status=77)
 
 
+def long_windows(runner):
+    """Cross-builds the program for Windows, looks at its moves of vectors and runs it in Wine."""
+    if not runner.build("dev", ["qsf"]):
+        return
+    built = runner.checker("windows-build", ["bash", "scripts/package/make_windows_zip", "--build-only"],
+                           skip_status=77)
+    if not built or not os.path.exists(os.path.join(ROOT, "build/windows/bin/qsf.exe")):
+        return
+    runner.checker("stack-vectors", [sys.executable, "scripts/check/check_stack_vectors.py",
+                                     "build/windows/bin/qsf.exe", "build/windows/bin/qsf.dll"])
+    runner.checker("wine", [sys.executable, "tests/windows/wine_test.py", "build/windows/bin", "build/dev/bin", "."],
+                   skip_status=77)
+
+
 # Suites that take too long for every run: name, what it does, how.
 LONG_SUITES = {
     "aarch64": ("tests the tools for AArch64 in an emulator, a processor a tier", long_aarch64),
@@ -508,6 +522,7 @@ LONG_SUITES = {
     "smollm2": ("runs the tests labelled long: every KV cache setting and budget on SmolLM2", long_smollm2),
     "web": ("builds the engine for browsers and writes with it in node and headless Chromium", long_web),
     "wheels": ("builds the Python package twice, compares the bytes and checks them", long_wheels),
+    "windows": ("cross-builds qsf.exe and runs it in Wine beside this machine's program", long_windows),
 }
 
 
