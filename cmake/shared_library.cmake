@@ -17,7 +17,7 @@ set(qsf_map ${PROJECT_SOURCE_DIR}/src/capi/libqsf.map)
 if(WIN32)
   # qsf.dll exports the same names. Other compilers make their import library from the list too.
   file(STRINGS ${qsf_map} qsf_exports REGEX "^ +qsf_[a-z0-9_]+;$")
-  string(REGEX REPLACE "[ ;]+" "\n  " qsf_exports "${qsf_exports}")
+  string(REGEX REPLACE "[ ;\\\\]+" "\n  " qsf_exports "${qsf_exports}")
   file(CONFIGURE OUTPUT ${PROJECT_BINARY_DIR}/qsf.def CONTENT "LIBRARY qsf.dll\nEXPORTS@qsf_exports@\n")
   add_library(qsf_shared SHARED ${qsf_archive_objects} ${PROJECT_BINARY_DIR}/qsf.def)
   set_target_properties(qsf_shared PROPERTIES LINKER_LANGUAGE CXX OUTPUT_NAME qsf PREFIX "")
