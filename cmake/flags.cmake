@@ -50,6 +50,8 @@ if(WIN32)
   # vectors on the stack by moves that need an alignment which Windows does not promise (GCC bug
   # 54412); the assembler writes others instead.
   target_compile_options(qsf_flags INTERFACE -Wno-format -Wa,-muse-unaligned-vector-move)
+  # The time of the build would make every build another one.
+  target_link_options(qsf_flags INTERFACE LINKER:--no-insert-timestamp)
 endif()
 # gcc collects its garbage later: a tenth of the compile time for 150 MB more at its peak.
 target_compile_options(qsf_flags INTERFACE

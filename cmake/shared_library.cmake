@@ -24,6 +24,7 @@ if(WIN32)
   foreach(name IN LISTS qsf_archive_externals)
     target_link_libraries(qsf_shared PRIVATE ${QSF_${name}_LIBRARY})
   endforeach()
+  target_link_options(qsf_shared PRIVATE LINKER:--no-insert-timestamp)
   target_link_libraries(qsf_shared PRIVATE -static Threads::Threads)
   install(TARGETS qsf_shared RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR} COMPONENT shared
           ARCHIVE DESTINATION ${CMAKE_INSTALL_LIBDIR} COMPONENT development)
