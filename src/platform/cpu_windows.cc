@@ -14,8 +14,8 @@ bool request_tile_state() noexcept {
   return false;
 }
 
-bool system_reports_neon_dot() noexcept {
-  return false;
+CpuFeatures system_neon_features() noexcept {
+  return {};
 }
 
 std::uint64_t last_level_cache_bytes() noexcept {
