@@ -6,15 +6,20 @@
 // A block of 16 rows is decoded once, to a strip of signed bytes that stays in L1, and is
 // multiplied by up to kRowsAtOnce rows of x, two at a time so that a load of the strip serves two.
 //
-// Dot<kRows> multiplies kRows rows of x, one or two, and keeps the sums of 16 rows of weights with
-// each. It is a class template of the tier:
+// Dot<kRows> is a class template of the tier. It multiplies kRows rows of x, one or two, and keeps
+// the sums of 16 rows of weights with each:
 //
-//   static constexpr unsigned kWholeRows  rows of x that are multiplied at once where scales are
-//   whole static void arrange(Four* pair)   prepares two neighbouring fours of a strip for any
-//   kRows void add(const Four* pair, const std::byte* q, std::size_t stride)  adds the products
-//   with 8
-//       bytes of x, of each row
-//   int32x4_t finish(unsigned row, unsigned i) const  the sums of rows 4i .. 4i + 3 with that row
+//   void add(const Four* pair, const std::byte* q, std::size_t stride)
+//       adds the products of two neighbouring fours with 8 bytes of each row, from `q`
+//   int32x4_t finish(unsigned row, unsigned i) const
+//       the sums of rows 4i .. 4i + 3 with that row of x
+//
+// Dot<1> has besides:
+//
+//   static void arrange(Four* pair)
+//       prepares two neighbouring fours, once for all rows of x
+//   static constexpr unsigned kWholeRows
+//       the rows of x that a type with whole scales multiplies at once
 
 #ifndef QSF_KERNELS_MATMUL_MATMUL_I8_NEON_H_
 #define QSF_KERNELS_MATMUL_MATMUL_I8_NEON_H_
