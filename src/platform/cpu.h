@@ -61,8 +61,8 @@ inline constexpr std::uint64_t kUsualCacheBytes = std::uint64_t{32} << 20;
 // Threads  any
 std::uint64_t last_level_cache_bytes() noexcept;
 
-// What only the system knows, for detect_cpu_features(): whether it grants the tile registers of
-// AMX, and what a CPU of AArch64 has besides NEON.
+// What only the system knows, for detect_cpu_features() on x86-64 and on AArch64, and defined there
+// alone: whether it grants the tile registers of AMX, and what the CPU has besides NEON.
 bool request_tile_state() noexcept;
 CpuFeatures system_neon_features() noexcept;
 

@@ -16,25 +16,21 @@
 
 namespace qsf {
 
+#if defined(__x86_64__)
 // Linux saves the tile registers only for programs that request them.
 bool request_tile_state() noexcept {
-#if defined(__x86_64__)
   constexpr int kRequestPermission = 0x1023;  // ARCH_REQ_XCOMP_PERM
   constexpr int kTileData = 18;               // XFEATURE_XTILEDATA
   return ::syscall(SYS_arch_prctl, kRequestPermission, kTileData) == 0;
-#else
-  return false;
-#endif
 }
-
+#elif defined(__aarch64__)
 CpuFeatures system_neon_features() noexcept {
   CpuFeatures cpu;
-#if defined(__aarch64__)
   if ((::getauxval(AT_HWCAP) & HWCAP_ASIMDDP) != 0) cpu.add(CpuFeature::kNeonDot);
   if ((::getauxval(AT_HWCAP2) & HWCAP2_I8MM) != 0) cpu.add(CpuFeature::kNeonI8mm);
-#endif
   return cpu;
 }
+#endif
 
 std::uint64_t last_level_cache_bytes() noexcept {
   long n_bytes = 0;

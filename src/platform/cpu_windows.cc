@@ -14,10 +14,6 @@ bool request_tile_state() noexcept {
   return false;
 }
 
-CpuFeatures system_neon_features() noexcept {
-  return {};
-}
-
 std::uint64_t last_level_cache_bytes() noexcept {
   alignas(SYSTEM_LOGICAL_PROCESSOR_INFORMATION_EX) static std::byte records[std::size_t{64} << 10];
   static const std::uint64_t n_bytes = [] {
