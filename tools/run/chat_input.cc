@@ -2,6 +2,7 @@
 
 #include "tools/run/chat_input.h"
 
+#include <atomic>
 #include <cerrno>
 #include <cstring>
 #include <utility>
@@ -11,6 +12,10 @@
 namespace qsf_tools {
 
 namespace {
+
+std::atomic<QSFEngine*> g_answering{nullptr};
+std::atomic<bool> g_interrupted{false};
+static_assert(std::atomic<QSFEngine*>::is_always_lock_free, "used in a signal handler");
 
 constexpr std::string_view kQuotes = "\"\"\"";
 constexpr std::size_t kMaxLineBytes = 256'000'000;
@@ -68,6 +73,24 @@ bool goes_on(std::string_view line) {
 }
 
 }  // namespace
+
+void ChatInterrupt::begin_answer(QSFEngine* engine) {
+  g_interrupted.store(false);
+  g_answering.store(engine);
+}
+
+bool ChatInterrupt::end_answer() {
+  g_answering.store(nullptr);
+  return g_interrupted.load();
+}
+
+bool ChatInterrupt::cancel_answer() noexcept {
+  QSFEngine* engine = g_answering.load();
+  if (engine == nullptr) return false;
+  g_interrupted.store(true);
+  qsf_engine_cancel(engine);
+  return true;
+}
 
 std::unique_ptr<LineSource> make_plain_lines(ChatInterrupt& interrupt) {
   return std::make_unique<PlainLines>(interrupt);

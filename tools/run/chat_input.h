@@ -26,12 +26,15 @@ class ChatInterrupt {
   void begin_answer(QSFEngine* engine);
   // Returns whether Ctrl-C came since begin_answer().
   bool end_answer();
+  // For the handler of Ctrl-C, and safe in a signal handler: cancels the answer that is being
+  // computed. Returns whether one is.
+  static bool cancel_answer() noexcept;
 
   enum class Wake { kInput, kInterrupted, kRedraw };
-  // Waits until standard input can be read or a signal came. Signals of before are forgotten by
-  // forget(). Where the system cannot wait so, reading waits, and ends with EINTR.
+  // Waits until standard input can be read or a signal came. Signals of before are dropped by
+  // discard(). Where the system cannot wait so, reading waits, and ends with EINTR.
   Wake wait();
-  void forget();
+  void discard();
 };
 
 class LineSource {

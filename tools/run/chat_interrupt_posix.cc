@@ -16,18 +16,11 @@ namespace {
 
 constexpr int kSignals[] = {SIGINT, SIGWINCH, SIGCONT};
 
-std::atomic<QSFEngine*> g_answering{nullptr};
-std::atomic<bool> g_interrupted{false};
 std::atomic<int> g_wake_fd{-1};
-static_assert(std::atomic<QSFEngine*>::is_always_lock_free, "used in a signal handler");
 
 void on_signal(int number) {
   const int saved = errno;
-  QSFEngine* engine = g_answering.load();
-  if (number == SIGINT && engine != nullptr) {
-    g_interrupted.store(true);
-    qsf_engine_cancel(engine);
-  } else {
+  if (number != SIGINT || !ChatInterrupt::cancel_answer()) {
     const char byte = static_cast<char>(number);
     // A pipe that is full has enough in it to wake the reader.
     static_cast<void>(!::write(g_wake_fd.load(), &byte, 1));
@@ -60,16 +53,6 @@ ChatInterrupt::~ChatInterrupt() {
   ::close(g_pipe[1]);
 }
 
-void ChatInterrupt::begin_answer(QSFEngine* engine) {
-  g_interrupted.store(false);
-  g_answering.store(engine);
-}
-
-bool ChatInterrupt::end_answer() {
-  g_answering.store(nullptr);
-  return g_interrupted.load();
-}
-
 ChatInterrupt::Wake ChatInterrupt::wait() {
   pollfd waited[] = {{.fd = STDIN_FILENO, .events = POLLIN, .revents = 0},
                      {.fd = g_pipe[0], .events = POLLIN, .revents = 0}};
@@ -87,7 +70,7 @@ ChatInterrupt::Wake ChatInterrupt::wait() {
   return wake;
 }
 
-void ChatInterrupt::forget() {
+void ChatInterrupt::discard() {
   char numbers[64];
   while (::read(g_pipe[0], numbers, sizeof numbers) > 0) {
   }

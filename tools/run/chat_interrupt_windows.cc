@@ -12,17 +12,12 @@ namespace qsf_tools {
 
 namespace {
 
-std::atomic<QSFEngine*> g_answering{nullptr};
-std::atomic<bool> g_interrupted{false};  // an answer
 std::atomic<bool> g_waiting_ended{false};
 HANDLE g_main_thread = nullptr;
 
 BOOL WINAPI on_control(DWORD event) {
   if (event != CTRL_C_EVENT) return FALSE;
-  if (QSFEngine* engine = g_answering.load()) {
-    g_interrupted.store(true);
-    qsf_engine_cancel(engine);
-  } else {
+  if (!ChatInterrupt::cancel_answer()) {
     g_waiting_ended.store(true);
     ::CancelSynchronousIo(g_main_thread);
   }
@@ -42,21 +37,11 @@ ChatInterrupt::~ChatInterrupt() {
   ::CloseHandle(g_main_thread);
 }
 
-void ChatInterrupt::begin_answer(QSFEngine* engine) {
-  g_interrupted.store(false);
-  g_answering.store(engine);
-}
-
-bool ChatInterrupt::end_answer() {
-  g_answering.store(nullptr);
-  return g_interrupted.load();
-}
-
 ChatInterrupt::Wake ChatInterrupt::wait() {
   return g_waiting_ended.exchange(false) ? Wake::kInterrupted : Wake::kInput;
 }
 
-void ChatInterrupt::forget() {
+void ChatInterrupt::discard() {
   g_waiting_ended.store(false);
 }
 

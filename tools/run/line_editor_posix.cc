@@ -130,7 +130,7 @@ class LineEditor final : public LineSource {
     continued_ = continued;
     stopped_ = Outcome::kLine;
     unread_.reset();
-    interrupt_.forget();
+    interrupt_.discard();
     // libedit draws the prompt first and takes the terminal over then: a Ctrl-D in between is lost.
     ::el_wset(editor_, EL_PREP_TERM, 1);
     bracket_pastes(true);

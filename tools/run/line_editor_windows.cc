@@ -19,7 +19,7 @@ class ConsoleLines final : public LineSource {
   explicit ConsoleLines(ChatInterrupt& interrupt) : interrupt_(interrupt) {}
 
   Outcome read(bool continued, std::string& line) override {
-    interrupt_.forget();
+    interrupt_.discard();
     std::fputs(continued ? "... " : "> ", stderr);
     std::wstring wide;
     while (!wide.ends_with(L'\n')) {
