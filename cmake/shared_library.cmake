@@ -6,10 +6,9 @@
 #   lib/libqsf.so              a link to it, for linkers
 #
 # Its symbols have versions (src/capi/libqsf.map): a program needs those of the header it was
-# compiled with, and runs with every later library. Sanitised and counted code is for the tests'
-# programs alone.
+# compiled with, and runs with every later library.
 
-if(QSF_SANITIZE OR QSF_COVERAGE)
+if(QSF_COVERAGE OR (QSF_SANITIZE AND NOT "address" IN_LIST QSF_SANITIZE))
   return()
 endif()
 
@@ -35,7 +34,7 @@ add_library(qsf_shared SHARED ${qsf_archive_objects})
 set_target_properties(qsf_shared PROPERTIES
   LINKER_LANGUAGE CXX OUTPUT_NAME qsf VERSION ${PROJECT_VERSION} SOVERSION ${PROJECT_VERSION_MAJOR}
   LINK_DEPENDS ${qsf_map})
-target_link_options(qsf_shared PRIVATE LINKER:--version-script=${qsf_map} LINKER:--no-undefined)
+target_link_options(qsf_shared PRIVATE LINKER:--version-script=${qsf_map})
 # Shared ones: those of the system are updated by it, and archives may not be position-independent.
 # A wheel brings its own.
 set(qsf_shared_kind SHARED)
@@ -46,6 +45,13 @@ foreach(name IN LISTS qsf_archive_externals)
   target_link_libraries(qsf_shared PRIVATE ${QSF_${name}_${qsf_shared_kind}})
 endforeach()
 target_link_libraries(qsf_shared PRIVATE Threads::Threads)
+if(QSF_SANITIZE)
+  # For the Python package's tests alone (./check long python), with the sanitizer's functions in
+  # the program that loads it.
+  set_target_properties(qsf_shared PROPERTIES EXCLUDE_FROM_ALL ON)
+  return()
+endif()
+target_link_options(qsf_shared PRIVATE LINKER:--no-undefined)
 
 install(TARGETS qsf_shared
         LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR} COMPONENT shared NAMELINK_COMPONENT development)

@@ -467,10 +467,12 @@ def long_serve_soak(runner):
 
 
 def long_python(runner):
-    """Ten thousand models opened and closed by the Python package, and its types."""
+    """Ten thousand models opened and closed by the Python package, its types, and its tests under ASan."""
+    pytest = [sys.executable, "python/tests/run_pytest.py"]
     if runner.build("dev", ["qsf_shared", "qsf"]):
-        runner.checker("python", [sys.executable, "python/tests/run_pytest.py", "build/dev/libqsf.so.0",
-                                  "build/dev/bin/qsf", "--long"])
+        runner.checker("python", [*pytest, "build/dev/libqsf.so.0", "build/dev/bin/qsf", "--long"])
+        if runner.build("asan", ["qsf_shared"]):
+            runner.checker("python-asan", [*pytest, "build/asan/libqsf.so.0", "build/dev/bin/qsf"])
 
 
 def long_page(runner):
@@ -515,7 +517,7 @@ LONG_SUITES = {
     "http-fuzz": ("sends two million mutated requests to the HTTP server under the sanitizers", long_http_fuzz),
     "llama-server-tests": ("runs the tests of llama-server that qsf serve passes", long_llama_server_tests),
     "page": ("uses the web page of qsf serve in headless Chromium", long_page),
-    "python": ("opens and closes 10,000 models in Python, and checks the package's types", long_python),
+    "python": ("opens and closes 10,000 models in Python, and tests the package with AddressSanitizer", long_python),
     "schemas": ("answers of a server under JSON schemas at temperature 1", long_schemas),
     "serve-soak": ("loads a server of SmolLM2 for twenty minutes within its budget", long_serve_soak),
     "slow-asan": ("runs the tests labelled slow under the sanitizers", long_slow_asan),
