@@ -7,7 +7,8 @@
 #   libqsf-dev_VERSION-1_ARCH.deb    header, archive, files for pkg-config and CMake, examples
 #   qsf-VERSION-linux-ARCH.tar.gz    the contents of the first package, for other systems
 #
-# A build for another machine makes the tarball alone.
+# A build for Linux on another machine makes those of programs; the others' dependencies are known
+# where the libraries are installed.
 #
 # scripts/package/make_packages makes all of them.
 
@@ -48,6 +49,9 @@ file(READ ${PROJECT_SOURCE_DIR}/packaging/debian/copyright qsf_copyright)
 get_cmake_property(qsf_library_variables CACHE_VARIABLES)
 list(FILTER qsf_library_variables INCLUDE REGEX "^QSF_.+_LIBRARY$")
 foreach(variable IN LISTS qsf_library_variables)
+  if(NOT ${variable})
+    continue()
+  endif()
   string(REGEX REPLACE "^QSF_(.+)_LIBRARY$" "\\1" name ${variable})
   string(REGEX REPLACE "-[0-9]+$" "" stem ${name})
   qsf_debian_owner(${${variable}} owner)
@@ -70,10 +74,14 @@ install(FILES ${PROJECT_BINARY_DIR}/packaging/sbom/sboms/qsf.cdx.json
 # The tarball; settings that differ by generator are made when packages are.
 string(TOLOWER ${CMAKE_SYSTEM_NAME}-${CMAKE_SYSTEM_PROCESSOR} qsf_system)
 set(qsf_tarball_name qsf-${PROJECT_VERSION}-${qsf_system})
+set(qsf_debian_components tools completions debian)
+if(NOT CMAKE_CROSSCOMPILING)
+  list(APPEND qsf_debian_components shared debian_shared development debian_development)
+endif()
 set(CPACK_PROJECT_CONFIG_FILE ${PROJECT_BINARY_DIR}/packaging/by_generator.cmake)
 configure_file(${PROJECT_SOURCE_DIR}/packaging/by_generator.cmake.in ${CPACK_PROJECT_CONFIG_FILE} @ONLY)
 set(CPACK_GENERATOR TGZ)
-if(NOT QSF_SHLIBDEPS OR NOT QSF_GZIP OR NOT QSF_DOCUMENTATION OR CMAKE_CROSSCOMPILING)
+if(NOT QSF_SHLIBDEPS OR NOT QSF_GZIP OR NOT QSF_DOCUMENTATION OR NOT CMAKE_SYSTEM_NAME STREQUAL "Linux")
   include(CPack)
   return()
 endif()
@@ -138,6 +146,9 @@ endforeach()
 
 set(CPACK_DEBIAN_FILE_NAME DEB-DEFAULT)
 set(CPACK_DEBIAN_PACKAGE_RELEASE 1)
+if(CMAKE_CROSSCOMPILING AND CMAKE_SYSTEM_PROCESSOR STREQUAL "aarch64")
+  set(CPACK_DEBIAN_PACKAGE_ARCHITECTURE arm64)
+endif()
 set(CPACK_DEBIAN_PACKAGE_PRIORITY optional)
 set(CPACK_DEBIAN_PROGRAMS_PACKAGE_NAME qsf)
 set(CPACK_DEBIAN_PROGRAMS_PACKAGE_SECTION utils)

@@ -2,12 +2,13 @@
 # SPDX-License-Identifier: MIT
 """Writes which libraries are inside what we ship: a software bill of materials, and their licences.
 
-    make_sbom.py --version VERSION --machine MACHINE --to FOLDER
+    make_sbom.py --version VERSION --machine MACHINE [--unpacked FOLDER] --to FOLDER
 
 Reads packaging/libraries.json. FOLDER gets sboms/qsf.cdx.json (CycloneDX 1.6, which PEP 770 wants in
 a wheel's dist-info/sboms) and libraries/PACKAGE.txt, what each Debian package says of its licence.
-Versions are those of the packages installed for MACHINE (x86_64 or aarch64); where one is not
-installed, as on another system, its version and licence text are left out and a note says so. Its
+Versions are those of the packages installed for MACHINE (x86_64 or aarch64), or unpacked into
+--unpacked by scripts/package/get_aarch64_libraries; headers are those of any machine. Where there is
+no package, as on another system, its version and licence text are left out and a note says so. The
 date is SOURCE_DATE_EPOCH, and the same input gives the same bytes.
 """
 
@@ -25,13 +26,24 @@ LIBRARIES = os.path.join(ROOT, "packaging", "libraries.json")
 DEBIAN_MACHINES = {"x86_64": "amd64", "aarch64": "arm64"}
 
 
-def installed_package(name, machine):
+def unpacked_packages(folder):
+    """Returns {name: (name, version, architecture)} of the packages in a folder, {} without one."""
+    if not folder:
+        return {}
+    with open(os.path.join(folder, "packages.txt"), encoding="ascii") as file:
+        return {line.split()[0]: tuple(line.split()) for line in file}
+
+
+def installed_package(name, machine, headers_alone=False):
     """Returns (name, version, architecture) of the installed Debian package of a library for a
     machine, or None. A cross compiler's own libraries are packages of the building machine."""
     debian = DEBIAN_MACHINES.get(machine, machine)
     if not shutil.which("dpkg-query"):
         return None
-    for candidate in (f"{name}:{debian}", f"{name}-{debian}-cross", f"{name}:all"):
+    candidates = [f"{name}:{debian}", f"{name}-{debian}-cross", f"{name}:all"]
+    if headers_alone:
+        candidates.append(name)
+    for candidate in candidates:
         done = subprocess.run(["dpkg-query", "-W", "-f=${db:Status-Status} ${Version} ${Architecture}", candidate],
                               capture_output=True, text=True, check=False)
         words = done.stdout.split()
@@ -69,6 +81,7 @@ def main(arguments):
     parser = argparse.ArgumentParser(description="Write the bill of materials and the licences of the libraries inside.")
     parser.add_argument("--version", required=True)
     parser.add_argument("--machine", required=True)
+    parser.add_argument("--unpacked")
     parser.add_argument("--to", required=True)
     options = parser.parse_args(arguments)
     epoch = os.environ.get("SOURCE_DATE_EPOCH", "")
@@ -82,10 +95,13 @@ def main(arguments):
         shutil.rmtree(folder, ignore_errors=True)
         os.makedirs(folder)
     components = []
+    unpacked = unpacked_packages(options.unpacked)
     for library in libraries:
-        package = installed_package(library["package"], options.machine)
+        root = options.unpacked if library["package"] in unpacked else "/"
+        package = unpacked.get(library["package"]) or installed_package(
+            library["package"], options.machine, library.get("headers_alone", False))
         components.append(component(library, package))
-        licence = f"/usr/share/doc/{package[0]}/copyright" if package else ""
+        licence = os.path.join(root, "usr/share/doc", package[0], "copyright") if package else ""
         if library.get("headers_alone"):
             continue  # packaging/debian/copyright says all
         if os.path.exists(licence):

@@ -25,11 +25,11 @@ def libraries():
         return json.load(file)
 
 
-def run(epoch, folder, package=("lib", "1.2+3-4", "amd64")):
-    with mock.patch.object(make_sbom, "installed_package", lambda name, machine: package), \
+def run(epoch, folder, package=("lib", "1.2+3-4", "amd64"), options=()):
+    with mock.patch.object(make_sbom, "installed_package", lambda name, machine, headers_alone: package), \
             mock.patch.dict(os.environ, {"SOURCE_DATE_EPOCH": epoch}), \
             contextlib.redirect_stdout(io.StringIO()), contextlib.redirect_stderr(io.StringIO()):
-        status = make_sbom.main(["--version", "9.8", "--machine", "x86_64", "--to", folder])
+        status = make_sbom.main(["--version", "9.8", "--machine", "x86_64", "--to", folder, *options])
     path = os.path.join(folder, "sboms", "qsf.cdx.json")
     with open(path, encoding="utf-8") if status == 0 else io.StringIO("null") as file:
         return status, json.load(file)
@@ -63,6 +63,19 @@ class SbomTest(unittest.TestCase):
         self.assertEqual(status, 0)
         self.assertFalse(any("version" in entry or "purl" in entry for entry in bill["components"]))
         self.assertEqual(os.listdir(os.path.join(self.folder, "libraries")), [])
+
+    def test_unpacked_packages_come_first(self):
+        unpacked = os.path.join(self.folder, "unpacked")
+        os.makedirs(os.path.join(unpacked, "usr", "share", "doc", "liblz4-dev"))
+        for path, text in (("packages.txt", "liblz4-dev 1.9-1 arm64\n"),
+                           ("usr/share/doc/liblz4-dev/copyright", "its licence\n")):
+            with open(os.path.join(unpacked, path), "w", encoding="ascii") as file:
+                file.write(text)
+        status, bill = run("5", self.folder, None, ["--unpacked", unpacked])
+        self.assertEqual(status, 0)
+        versions = {entry["name"]: entry["purl"] for entry in bill["components"] if "purl" in entry}
+        self.assertEqual(versions, {"lz4": "pkg:deb/debian/liblz4-dev@1.9-1?arch=arm64"})
+        self.assertEqual(os.listdir(os.path.join(self.folder, "libraries")), ["lz4.txt"])
 
     def test_a_date_is_needed(self):
         self.assertEqual(run("", self.folder)[0], 1)

@@ -10,10 +10,12 @@ import unittest
 
 import rooms
 
-WHEEL = "qsf-1-py3-none-any.whl"
+WHEEL = "qsf-1-py3-none-manylinux_2_28_x86_64.whl"
+OTHER_WHEEL = "qsf-1-py3-none-manylinux_2_28_aarch64.whl"
 BUILD = f"""#!/usr/bin/env bash
 mkdir -p "$2"
-printf 'built %s' "${{CCACHE_DISABLE:-with ccache}}" >"$2/{WHEEL}"
+[ "$4" = x86_64 ] && name={WHEEL} || name={OTHER_WHEEL}
+printf 'built %s' "${{CCACHE_DISABLE:-with ccache}}" >"$2/$name"
 """
 PACKAGE = "qsf_1-1_amd64.deb"
 PACKAGES = f"""#!/usr/bin/env bash
@@ -70,6 +72,13 @@ class VerifyReleaseTest(unittest.TestCase):
         self.assertEqual(status, 0, said)
         self.assertIn("1 files have the bytes that this commit gives", said)
         self.assertIn("no signature was checked", said)
+
+    def test_each_machine_has_a_build_of_its_own(self):
+        self.write(f"dist/{OTHER_WHEEL}", "built 1")
+        self.sum_up()
+        status, said = self.verify()
+        self.assertEqual(status, 0, said)
+        self.assertIn("2 files have the bytes", said)
 
     def test_packages_are_built_where_there_are_some(self):
         self.write(f"dist/{PACKAGE}", "packages")
