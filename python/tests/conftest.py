@@ -5,6 +5,7 @@ Run through CTest (`ctest -R python`), or with QSF_LIBRARY naming a libqsf.so.0 
 """
 
 import pathlib
+import signal
 import sys
 
 import pytest
@@ -19,6 +20,9 @@ sys.path.insert(0, str(ROOT / "python"))
 sys.dont_write_bytecode = True
 
 import qsf  # noqa: E402  behind the path
+
+# A shell starts its background jobs without Ctrl-C, and children inherit that.
+signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 def pytest_addoption(parser):

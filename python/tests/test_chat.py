@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: MIT
 """Conversations: message lists and chat objects."""
 
+import time
+
 import numpy as np
 import pytest
 from conftest import MODEL, ROOT
@@ -71,6 +73,7 @@ def test_a_reader_that_stops_early_cancels_the_answer(model):
     with model.start_chat() as chat:
         def never_end(logits):
             logits[model.eos_token] = -np.inf
+            time.sleep(0.005)  # the reader has more than a second
 
         for _ in chat.stream("Hello", max_tokens=900, logits_filter=never_end):
             break

@@ -10,6 +10,7 @@ NAME` runs one.
 """
 
 import argparse
+import glob
 import os
 import platform
 import re
@@ -480,8 +481,12 @@ def long_page(runner):
 
 
 def long_wheels(runner):
-    """Builds the Python package twice and compares the bytes."""
-    runner.checker("wheels", ["bash", "scripts/package/build_wheels", "--twice", "--to", "build/wheels/dist"])
+    """Builds the Python package twice, compares the bytes, and tests it with several releases of Python."""
+    folder = os.path.join(ROOT, "build", "wheels", "dist")
+    shutil.rmtree(folder, ignore_errors=True)
+    if runner.checker("wheels", ["bash", "scripts/package/build_wheels", "--twice", "--to", folder]):
+        runner.checker("wheel-rootfs", ["bash", "scripts/package/wheel_rootfs_test.sh",
+                                        *glob.glob(os.path.join(folder, "*.whl"))], skip_status=77)
 
 
 def long_web(runner):
@@ -523,7 +528,7 @@ LONG_SUITES = {
     "slow-asan": ("runs the tests labelled slow under the sanitizers", long_slow_asan),
     "smollm2": ("runs the tests labelled long: every KV cache setting and budget on SmolLM2", long_smollm2),
     "web": ("builds the engine for browsers and writes with it in node and headless Chromium", long_web),
-    "wheels": ("builds the Python package twice, compares the bytes and checks them", long_wheels),
+    "wheels": ("builds the Python package twice, compares the bytes and tests it in fresh systems", long_wheels),
     "windows": ("cross-builds qsf.exe and runs it in Wine beside this machine's program", long_windows),
 }
 
