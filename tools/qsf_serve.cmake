@@ -15,7 +15,8 @@ qsf_optimise_lightly(qsf_serve_schedule)
 
 qsf_program(serve
   SOURCES serve/cache_folder.cc serve/health_check.cc serve/qsf_serve.cc serve/serve_options.cc serve/serve_service.cc
-  DEPS qsf_capi qsf_serve_http qsf_serve_api qsf_serve_syntax qsf_serve_schedule qsf_serve_page)
+  SYSTEM_SOURCES serve/end_requests serve/private_folder
+  DEPS qsf_capi qsf_boost qsf_serve_http qsf_serve_api qsf_serve_syntax qsf_serve_schedule qsf_serve_page)
 
 qsf_test(serve_schedule_test SOURCES serve/schedule/job_queue_test.cc
          serve/schedule/pass_rates_test.cc serve/schedule/serve_metrics_test.cc

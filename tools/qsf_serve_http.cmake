@@ -1,9 +1,14 @@
 # SPDX-License-Identifier: MIT
 #
 # The HTTP server under `qsf serve`, which knows nothing of models.
+qsf_system_sources(qsf_socket_sources serve/http/socket_calls serve/http/wake_signal)
 add_library(qsf_serve_http STATIC serve/http/http_connection.cc serve/http/http_head.cc
-            serve/http/http_listener.cc serve/http/http_output.cc serve/http/http_server.cc)
+            serve/http/http_listener.cc serve/http/http_output.cc serve/http/http_server.cc
+            ${qsf_socket_sources})
 target_link_libraries(qsf_serve_http PRIVATE qsf_flags qsf_boost)
+if(WIN32)
+  target_link_libraries(qsf_serve_http PUBLIC ws2_32 mswsock)
+endif()
 qsf_compile_together(qsf_serve_http)
 qsf_optimise_lightly(qsf_serve_http)
 

@@ -9,6 +9,8 @@
 #include <cstddef>
 #include <string>
 
+#include "tools/serve/private_folder.h"
+
 namespace qsf_tools {
 
 class CacheFolder {
@@ -26,7 +28,7 @@ class CacheFolder {
 
  private:
   std::string path_;
-  int handle_ = -1;  // of the subfolder, locked
+  HeldFolder held_;
 };
 
 }  // namespace qsf_tools

@@ -3,20 +3,13 @@
 // qsf serve: models over HTTP.
 //
 // Three threads: the network thread (the main one) reads requests and writes answers, the scheduler
-// runs the passes, and a third one waits for signals. The library has worker threads of its own.
+// runs the passes, and a third one waits until the server is to end. The library has worker threads
+// of its own.
 
-#include <pthread.h>
-#include <unistd.h>
-
-#include <algorithm>
-#include <atomic>
-#include <csignal>
-#include <cstdio>
-#include <cstdlib>
-#include <cstring>
+#include <cstdint>
 #include <filesystem>
 #include <memory>
-#include <mutex>
+#include <optional>
 #include <string>
 #include <system_error>
 #include <thread>
@@ -24,12 +17,15 @@
 #include <vector>
 
 #include "tools/common/bundled_model.h"
+#include "tools/common/file_path.h"
 #include "tools/common/option_parser.h"
 #include "tools/common/programs.h"
 #include "tools/common/tool_support.h"
 #include "tools/serve/cache_folder.h"
+#include "tools/serve/end_requests.h"
 #include "tools/serve/health_check.h"
 #include "tools/serve/http/http_server.h"
+#include "tools/serve/private_folder.h"
 #include "tools/serve/schedule/scheduler.h"
 #include "tools/serve/schedule/served_models.h"
 #include "tools/serve/serve_options.h"
@@ -43,7 +39,6 @@ namespace {
 constexpr std::uint64_t kBytesOfWaiting = 4096;
 constexpr std::uint64_t kBytesOfText = 256U << 10U;
 constexpr std::size_t kMaxBodiesTogether = 4;  // largest ones
-constexpr unsigned kSecondsToStop = 5;
 
 HttpLimits http_limits(const ServeOptions& options) {
   HttpLimits limits;
@@ -81,66 +76,18 @@ class SessionFolder {
  public:
   ~SessionFolder() {
     std::error_code ignored;
-    if (!path_.empty()) std::filesystem::remove_all(path_, ignored);
+    if (!path_.empty()) std::filesystem::remove_all(file_path(path_), ignored);
   }
   // Returns what is wrong, empty for nothing.
   std::string create(const std::string& parent) {
-    const char* const temporary = std::getenv("TMPDIR");
-    const std::string base = !parent.empty() ? parent : temporary != nullptr ? temporary : "/tmp";
-    std::string name = base + "/qsf-serve-XXXXXX";
-    if (::mkdtemp(name.data()) == nullptr) {
-      return "--session-dir: " + base + ": " + std::strerror(errno);
-    }
-    path_ = name;
-    return {};
+    const std::string base = parent.empty() ? temporary_folder() : parent;
+    const std::string wrong = make_session_folder(base, path_);
+    return wrong.empty() ? "" : "--session-dir: " + base + ": " + wrong;
   }
   const std::string& path() const { return path_; }
 
  private:
   std::string path_;
-};
-
-// Waits for signals on a thread of its own: the first one drains, a second SIGINT stops.
-class SignalThread {
- public:
-  // Blocks the signals for this thread and those that it starts later.
-  SignalThread() {
-    ::sigemptyset(&signals_);
-    ::sigaddset(&signals_, SIGINT);
-    ::sigaddset(&signals_, SIGTERM);
-    ::pthread_sigmask(SIG_BLOCK, &signals_, nullptr);
-    ::signal(SIGPIPE, SIG_IGN);
-  }
-  void start(Scheduler& scheduler, HttpServer& server) {
-    thread_ = std::thread([this, &scheduler, &server] {
-      int n_interrupts = 0;
-      for (;;) {
-        int signal = 0;
-        if (::sigwait(&signals_, &signal) != 0 || over_) return;
-        n_interrupts += signal == SIGINT ? 1 : 0;
-        if (n_interrupts >= 2) {
-          // A pass that reads from a slow disk is not waited for.
-          ::alarm(kSecondsToStop);
-          scheduler.stop();
-          server.stop();
-          continue;
-        }
-        print_error(program_name(), "ending when the running requests are answered");
-        scheduler.drain();
-      }
-    });
-  }
-  // Ends the thread, which otherwise might outlive what it drains. Requires  started
-  void end() {
-    over_ = true;
-    ::pthread_kill(thread_.native_handle(), SIGTERM);
-    thread_.join();
-  }
-
- private:
-  sigset_t signals_ = {};
-  std::thread thread_;
-  std::atomic<bool> over_{false};
 };
 
 // What the command line names, read.
@@ -213,7 +160,7 @@ int serve(const ServeOptions& options) {
     return kFailure;
   }
 
-  SignalThread signals;
+  EndRequests end_requests;
   const HttpLimits limits = http_limits(options);
   ApiSettings api;
   set_api(api, options, inputs->adapters);
@@ -236,7 +183,15 @@ int serve(const ServeOptions& options) {
     return kFailure;
   }
   service.set_server(server.get());
-  signals.start(scheduler, *server);
+  end_requests.start(
+      [&scheduler] {
+        print_error(program_name(), "ending when the running requests are answered");
+        scheduler.drain();
+      },
+      [&scheduler, &server] {
+        scheduler.stop();
+        server->stop();
+      });
   if (!options.quiet) {
     for (const std::string& where : server->addresses()) {
       print_error(program_name(), "listening on " + where);
@@ -250,7 +205,7 @@ int serve(const ServeOptions& options) {
   server->run();
   scheduler.stop();
   scheduling.join();
-  signals.end();
+  end_requests.end();
   if (failure.empty()) return kSuccess;
   print_error(program_name(), failure);
   return kFailure;

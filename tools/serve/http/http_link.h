@@ -16,6 +16,7 @@
 #include <vector>
 
 #include "tools/serve/http/http_server.h"
+#include "tools/serve/http/socket_calls.h"
 
 namespace qsf_tools {
 
@@ -80,8 +81,7 @@ class ByteShare {
 using HttpCount = std::atomic<std::uint64_t>;
 
 struct HttpLink {
-  HttpLink(const HttpLimits& its_limits, int its_event_fd);
-  ~HttpLink();
+  explicit HttpLink(const HttpLimits& its_limits);
   HttpLink(const HttpLink&) = delete;
   HttpLink& operator=(const HttpLink&) = delete;
 
@@ -94,7 +94,7 @@ struct HttpLink {
   void count_response(int status);
 
   const HttpLimits limits;
-  const int event_fd;  // wakes the network thread; closed at the end
+  const WakeSignal wake_signal;  // of the network thread
   std::atomic<bool> is_draining = false;
   std::atomic<bool> is_stopped = false;
   std::atomic<std::thread::id> network_thread = {};

@@ -2,11 +2,8 @@
 
 #include "tools/serve/http/http_output.h"
 
-#include <sys/eventfd.h>
-#include <unistd.h>
-
+#include <chrono>
 #include <cstdio>
-#include <ctime>
 #include <utility>
 
 #include "tools/serve/http/http_head.h"
@@ -20,13 +17,18 @@ void append_date(std::string& out) {
   static constexpr const char* kDays[] = {"Sun", "Mon", "Tue", "Wed", "Thu", "Fri", "Sat"};
   static constexpr const char* kMonths[] = {"Jan", "Feb", "Mar", "Apr", "May", "Jun",
                                             "Jul", "Aug", "Sep", "Oct", "Nov", "Dec"};
-  const std::time_t now = std::time(nullptr);
-  std::tm utc = {};
-  gmtime_r(&now, &utc);
+  namespace chrono = std::chrono;
+  const auto now = chrono::floor<chrono::seconds>(chrono::system_clock::now());
+  const auto day = chrono::floor<chrono::days>(now);
+  const chrono::year_month_day date(day);
+  const chrono::hh_mm_ss time(now - day);
   char text[64];
-  const int n = std::snprintf(text, sizeof text, "Date: %s, %02d %s %04d %02d:%02d:%02d GMT\r\n",
-                              kDays[utc.tm_wday], utc.tm_mday, kMonths[utc.tm_mon],
-                              utc.tm_year + 1900, utc.tm_hour, utc.tm_min, utc.tm_sec);
+  const int n = std::snprintf(
+      text, sizeof text, "Date: %s, %02u %s %04d %02d:%02d:%02d GMT\r\n",
+      kDays[chrono::weekday(day).c_encoding()], static_cast<unsigned>(date.day()),
+      kMonths[static_cast<unsigned>(date.month()) - 1], static_cast<int>(date.year()),
+      static_cast<int>(time.hours().count()), static_cast<int>(time.minutes().count()),
+      static_cast<int>(time.seconds().count()));
   out.append(text, static_cast<std::size_t>(n));
 }
 
@@ -86,16 +88,11 @@ std::string_view http_reason(int status) {
   }
 }
 
-HttpLink::HttpLink(const HttpLimits& its_limits, int its_event_fd)
+HttpLink::HttpLink(const HttpLimits& its_limits)
     : limits(its_limits),
-      event_fd(its_event_fd),
       heads(its_limits.head_pool_bytes),
       bodies(its_limits.max_all_bodies_bytes),
       output(its_limits.max_all_output_bytes) {}
-
-HttpLink::~HttpLink() {
-  close(event_fd);
-}
 
 void HttpLink::wake(std::shared_ptr<HttpOutput> output_to_send) {
   bool was_empty = false;
@@ -107,7 +104,7 @@ void HttpLink::wake(std::shared_ptr<HttpOutput> output_to_send) {
   }
   // The network thread looks at the list before it waits.
   if (was_empty && std::this_thread::get_id() != network_thread.load()) {
-    eventfd_write(event_fd, 1);
+    wake_signal.signal();
   }
 }
 

@@ -5,21 +5,13 @@
 // Boost 1.74 uses std::exchange without including this.
 #include <utility>
 
-#include <fcntl.h>
-#include <sys/eventfd.h>
-#include <sys/socket.h>
-#include <unistd.h>
-
 #include <algorithm>
 #include <boost/asio/basic_waitable_timer.hpp>
-#include <boost/asio/posix/basic_stream_descriptor.hpp>
+#include <boost/asio/ip/tcp.hpp>
 #include <boost/asio/wait_traits.hpp>
 #include <boost/throw_exception.hpp>
-#include <cerrno>
 #include <cstdio>
 #include <cstdlib>
-#include <cstring>
-#include <deque>
 
 #include "tools/serve/http/http_connection.h"
 #include "tools/serve/http/http_listener.h"
@@ -46,7 +38,6 @@ namespace {
 namespace asio = boost::asio;
 using boost::system::error_code;
 using Executor = asio::io_context::executor_type;
-using Descriptor = asio::posix::basic_stream_descriptor<Executor>;
 using Timer = asio::basic_waitable_timer<HttpClock, asio::wait_traits<HttpClock>, Executor>;
 
 // Connections taken in one go, so that newcomers do not keep others waiting.
@@ -58,6 +49,20 @@ constexpr std::size_t kConnectionKernelBytes = 4096;
 // Of a request being answered: exchange, output, and what hangs on them.
 constexpr std::size_t kExchangeBytes = 1024;
 
+// Hands a socket to Asio, which is told any protocol: nobody asks it for addresses.
+bool adopt(HttpSocket& socket, SocketHandle handle) {
+  error_code error;
+  (void)socket.assign(asio::ip::tcp::v4(), static_cast<HttpSocket::native_handle_type>(handle),
+                      error);
+  return !error;
+}
+
+// Takes a socket back from Asio, and ends what waits at it.
+void let_go(HttpSocket& socket) {
+  error_code ignored;
+  if (socket.is_open()) (void)socket.release(ignored);
+}
+
 }  // namespace
 
 struct HttpServer::Impl {
@@ -65,10 +70,10 @@ struct HttpServer::Impl {
       : listeners(std::move(opened)),
         hub(service, std::move(link)),
         timer(io.get_executor()),
-        // Its own descriptor: the one of the link is closed when the last exchange has gone.
-        events(io.get_executor(), fcntl(hub.link->event_fd, F_DUPFD_CLOEXEC, 0)) {
+        events(io.get_executor()) {
+    (void)adopt(events, hub.link->wake_signal.socket());
     for (const HttpListener& listener : listeners) {
-      doors.emplace_back(io.get_executor(), fcntl(listener.fd(), F_DUPFD_CLOEXEC, 0));
+      (void)adopt(doors.emplace_back(io.get_executor()), listener.socket());
     }
     hub.user = this;
     hub.on_removed = [](void* user) { static_cast<Impl*>(user)->removed(); };
@@ -77,10 +82,9 @@ struct HttpServer::Impl {
   HttpLink& link() { return *hub.link; }
 
   void wait_for_events() {
-    events.async_wait(Descriptor::wait_read, [this](const error_code& error) {
+    events.async_wait(HttpSocket::wait_read, [this](const error_code& error) {
       if (error) return;
-      eventfd_t n = 0;
-      (void)eventfd_read(link().event_fd, &n);
+      link().wake_signal.clear();
       wait_for_events();
       if (wants_stop) return io.stop();
       if (wants_drain && !link().is_draining) begin_drain();
@@ -89,7 +93,7 @@ struct HttpServer::Impl {
   }
 
   void wait_for_connections(std::size_t door) {
-    doors[door].async_wait(Descriptor::wait_read, [this, door](const error_code& error) {
+    doors[door].async_wait(HttpSocket::wait_read, [this, door](const error_code& error) {
       if (error) return;
       accept_some(door);
       hub.run_woken();
@@ -108,17 +112,19 @@ struct HttpServer::Impl {
         waits_for_room = true;
         return;
       }
-      const int fd = accept4(listeners[door].fd(), nullptr, nullptr, SOCK_NONBLOCK | SOCK_CLOEXEC);
-      if (fd < 0) {
-        if (errno == ECONNABORTED || errno == EINTR) continue;
-        if (errno == EAGAIN) break;
-        // Out of descriptors or memory: the next tick tries again.
+      SocketHandle connection = kNoSocket;
+      const Accepted accepted = accept_connection(listeners[door].socket(),
+                                                  listeners[door].is_unix(), limits, connection);
+      if (accepted == Accepted::kAgain) continue;
+      if (accepted == Accepted::kNothing) break;
+      if (accepted == Accepted::kRefused) {
+        // The next tick tries again.
         link().count_refusal(HttpRefusal::kNoRoom);
         waits_for_room = true;
         return tick();
       }
       if (leaves != nullptr) leaves->evict();
-      add(fd, door, is_crowded && leaves == nullptr);
+      add(connection, is_crowded && leaves == nullptr);
     }
     wait_for_connections(door);
   }
@@ -138,19 +144,10 @@ struct HttpServer::Impl {
     return nullptr;
   }
 
-  void add(int fd, std::size_t door, bool is_reserve) {
-    const bool is_unix = listeners[door].is_unix();
-    set_http_socket_options(fd, is_unix, link().limits);
-    sockaddr_storage local = {};
-    socklen_t size = sizeof local;
-    (void)getsockname(fd, reinterpret_cast<sockaddr*>(&local), &size);
+  void add(SocketHandle handle, bool is_reserve) {
     HttpSocket socket(io.get_executor());
+    if (!adopt(socket, handle)) return close_socket(handle);
     error_code error;
-    (void)socket.assign({is_unix ? AF_UNIX : local.ss_family, 0}, fd, error);
-    if (error) {
-      ::close(fd);
-      return;
-    }
     (void)socket.non_blocking(true, error);
     ++link().connections_accepted;
     ++link().connections_open;
@@ -195,10 +192,7 @@ struct HttpServer::Impl {
 
   void begin_drain() {
     link().is_draining = true;
-    for (Descriptor& door : doors) {
-      error_code ignored;
-      (void)door.close(ignored);
-    }
+    for (HttpSocket& door : doors) let_go(door);
     listeners.clear();
     for (std::size_t i = hub.connections.size(); i-- > 0;) {
       if (i < hub.connections.size()) hub.connections[i]->drain();
@@ -228,9 +222,8 @@ struct HttpServer::Impl {
     link().is_stopped = true;
     // Those that were woken last hold the link, which holds them.
     for (const auto& output : link().take_woken()) output->notify_late();
-    error_code ignored;
-    for (Descriptor& door : doors) (void)door.close(ignored);
-    (void)events.close(ignored);
+    for (HttpSocket& door : doors) let_go(door);
+    let_go(events);
     (void)timer.cancel();
     listeners.clear();
     // What was pending ends with an error, and lets go of its connection.
@@ -243,8 +236,8 @@ struct HttpServer::Impl {
   std::vector<std::string> names;
   HttpHub hub;
   Timer timer;
-  Descriptor events;
-  std::deque<Descriptor> doors;  // of the listeners; Boost 1.74 cannot move them
+  HttpSocket events;
+  std::vector<HttpSocket> doors;  // of the listeners
   HttpClock::duration tick_time = {};
   bool is_ticking = false;
   bool waits_for_room = false;
@@ -266,15 +259,14 @@ std::unique_ptr<HttpServer> HttpServer::open(const HttpLimits& limits,
   for (const HttpAddress& address : addresses) {
     if (!open_http_listeners(address, limits, listeners, error)) return nullptr;
   }
-  const int event_fd = eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC);
-  if (event_fd < 0) {
-    error = std::string("eventfd: ") + std::strerror(errno);
+  auto link = std::make_shared<HttpLink>(limits);
+  if (!link->wake_signal.is_open()) {
+    error = "no socket to wake the server by: " + socket_error();
     return nullptr;
   }
   std::vector<std::string> names;
   for (const HttpListener& listener : listeners) names.push_back(listener.name());
-  auto impl = std::make_unique<Impl>(std::make_shared<HttpLink>(limits, event_fd), service,
-                                     std::move(listeners));
+  auto impl = std::make_unique<Impl>(std::move(link), service, std::move(listeners));
   impl->names = std::move(names);
   return std::unique_ptr<HttpServer>(new HttpServer(std::move(impl)));
 }
@@ -285,12 +277,12 @@ void HttpServer::run() {
 
 void HttpServer::drain() noexcept {
   impl_->wants_drain = true;
-  (void)eventfd_write(impl_->link().event_fd, 1);
+  impl_->link().wake_signal.signal();
 }
 
 void HttpServer::stop() noexcept {
   impl_->wants_stop = true;
-  (void)eventfd_write(impl_->link().event_fd, 1);
+  impl_->link().wake_signal.signal();
 }
 
 std::vector<std::string> HttpServer::addresses() const {

@@ -2,11 +2,10 @@
 //
 // Passes: which texts take part, what they deliver, and which are parked.
 
-#include <unistd.h>
-
 #include <algorithm>
 #include <utility>
 
+#include "tools/common/system_files.h"
 #include "tools/common/tool_support.h"
 #include "tools/serve/schedule/scheduler.h"
 #include "tools/serve/schedule/scheduler_state.h"
@@ -273,7 +272,7 @@ void Scheduler::park_youngest(std::size_t model) {
   }
   if (running.size() < 2) return;
   Text& text = *running.back();
-  const std::string path = settings_.park_folder + "/qsf-" + std::to_string(::getpid()) + "-" +
+  const std::string path = settings_.park_folder + "/qsf-" + this_process() + "-" +
                            std::to_string(++n_parkings_) + ".session";
   qsf_error error = {};
   if (qsf_generation_park(text.generation.get(), path.c_str(), &error) == QSF_OK) {

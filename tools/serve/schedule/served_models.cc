@@ -2,8 +2,6 @@
 
 #include "tools/serve/schedule/served_models.h"
 
-#include <sys/stat.h>
-
 #include <algorithm>
 #include <chrono>
 #include <cstdio>
@@ -11,6 +9,8 @@
 #include <system_error>
 #include <utility>
 
+#include "tools/common/file_path.h"
+#include "tools/common/system_files.h"
 #include "tools/common/tool_support.h"
 
 namespace qsf_tools {
@@ -22,31 +22,32 @@ namespace fs = std::filesystem;
 // Of masks of grammars, which are kept: some hundred of a vocabulary of 50,000.
 constexpr std::uint64_t kMaskBytes = 2U << 20U;
 constexpr std::string_view kLatest = ":latest";
+constexpr char kSeparators[] = {'/', static_cast<char>(fs::path::preferred_separator), '\0'};
 
 bool is_model_file(const fs::path& path) {
   return path.extension() == ".qsf" || path.extension() == ".gguf";
 }
 
 std::string id_of(const std::string& path) {
-  fs::path name = fs::path(path).lexically_normal();
+  fs::path name = file_path(path).lexically_normal();
   if (name.filename().empty()) name = name.parent_path();
-  return is_model_file(name) ? name.stem().string() : name.filename().string();
+  return path_text(is_model_file(name) ? name.stem() : name.filename());
 }
 
 ServedModel describe(std::string id, const std::string& path) {
   ServedModel model{.id = std::move(id), .path = path};
-  struct stat about = {};
-  if (::stat(path.c_str(), &about) == 0) {
-    model.created = static_cast<std::int64_t>(about.st_mtime);
-    if (S_ISREG(about.st_mode)) model.file_bytes = static_cast<std::uint64_t>(about.st_size);
+  if (const std::optional<FileAbout> about = about_file(path)) {
+    model.created = about->modified_s;
+    if (about->kind == FileKind::kRegular) model.file_bytes = about->bytes;
   }
   return model;
 }
 
-// Reads PATH or ID=PATH. A path may hold '=', an id no '/'.
+// Reads PATH or ID=PATH. A path may hold '=', an id no character that separates folders.
 ServedModel describe_argument(const std::string& argument) {
   const std::size_t equals = argument.find('=');
-  const bool named = equals != std::string::npos && equals > 0 && argument.find('/') > equals;
+  const bool named =
+      equals != std::string::npos && equals > 0 && argument.find_first_of(kSeparators) > equals;
   const std::string path = named ? argument.substr(equals + 1) : argument;
   return describe(named ? argument.substr(0, equals) : id_of(path), path);
 }
@@ -95,8 +96,8 @@ std::optional<std::vector<ServedModel>> list_models(const std::vector<std::strin
   if (!folder.empty()) {
     std::vector<std::string> paths;
     std::error_code failed;
-    for (const fs::directory_entry& file : fs::directory_iterator(folder, failed)) {
-      if (is_model_file(file.path())) paths.push_back(file.path().string());
+    for (const fs::directory_entry& file : fs::directory_iterator(file_path(folder), failed)) {
+      if (is_model_file(file.path())) paths.push_back(path_text(file.path()));
     }
     if (failed) {
       error = folder + ": " + failed.message();
