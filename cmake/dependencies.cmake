@@ -93,6 +93,9 @@ add_library(qsf_boost INTERFACE)
 target_include_directories(qsf_boost SYSTEM INTERFACE ${QSF_BOOST_INCLUDE})
 target_compile_definitions(qsf_boost INTERFACE BOOST_NO_EXCEPTIONS BOOST_ASIO_DISABLE_CONCEPTS
                            BOOST_ASIO_DISABLE_FENCED_BLOCK BOOST_ERROR_CODE_HEADER_ONLY)
+# Windows waits at sockets as everyone does, on the network thread: by select(), for at most some
+# hundred connections. Its completion ports would need threads of their own for that.
+target_compile_definitions(qsf_boost INTERFACE $<$<PLATFORM_ID:Windows>:BOOST_ASIO_DISABLE_IOCP>)
 
 # Header-only: Eigen (error compensation) and CLI11 (tools).
 find_path(QSF_EIGEN_INCLUDE Eigen/Core PATH_SUFFIXES eigen3 REQUIRED)

@@ -507,6 +507,14 @@ def long_windows(runner):
                                      "build/windows/bin/qsf.exe", "build/windows/bin/qsf.dll"])
     runner.checker("wine", [sys.executable, "tests/windows/wine_test.py", "build/windows/bin", "build/dev/bin", "."],
                    skip_status=77)
+    in_wine = ["tests/windows/in_wine.py", "build/windows/bin"]
+    model = "models/tales-5M-4bit.qsf"
+    runner.checker("wine-serve", [sys.executable, *in_wine, "tools/serve/qsf_serve_test.py", "BIN", ".", model],
+                   skip_status=77)
+    runner.checker("wine-serve-console", [sys.executable, *in_wine, "tests/windows/serve_console_test.py", "BIN", "."],
+                   skip_status=77)
+    runner.checker("wine-clients", [client_python(), *in_wine, "tools/serve/testing/clients_test.py", "BIN", smollm2()],
+                   skip_status=77)
 
 
 # Suites that take too long for every run: name, what it does, how.

@@ -8,6 +8,7 @@ Exit status 77 where there is no Wine or no qsf.exe. Wine bounds no memory, ends
 once and does not look at the alignment of unbuffered ones: nothing here is a test of these.
 """
 
+import glob
 import os
 import shutil
 import subprocess
@@ -15,23 +16,20 @@ import sys
 import tempfile
 import unittest
 
-TIMEOUT_S = 300
-WINE = next((path for path in map(shutil.which, ("wine64", "/usr/lib/wine/wine64", "wine")) if path), None)
+import wine
+from wine import TIMEOUT_S, WINE
 
 
 def setUpModule():
     global scratch, environment
     scratch = tempfile.TemporaryDirectory()
     # A system of its own. One tier for both programs: kernels of another tier may round differently.
-    environment = dict(os.environ, WINEPREFIX=os.path.join(scratch.name, "prefix"), WINEDEBUG="-all",
-                       WINEDLLOVERRIDES="mscoree,mshtml=", QSF_ISA="sse42",
+    environment = dict(wine.environment(scratch.name), QSF_ISA="sse42",
                        XDG_CACHE_HOME=os.path.join(scratch.name, "cache"))
 
 
 def tearDownModule():
-    server = shutil.which("wineserver") or "/usr/lib/wine/wineserver"
-    for step in ("-k", "-w"):  # its services would stay for a minute
-        subprocess.run([server, step], env=environment, check=False, timeout=TIMEOUT_S)
+    wine.end(environment)
     scratch.cleanup()
 
 
@@ -142,6 +140,12 @@ class WineTest(unittest.TestCase):
         self.assertEqual(code, 0, err)
         self.assertIn(b"tales-5M", out)
 
+    def test_converted_models_are_kept_where_windows_keeps_such_files(self):
+        code, _, err = self.windows("run", source("models", "tales-5M"), "Once", "--max-tokens", "1", XDG_CACHE_HOME="")
+        self.assertEqual(code, 0, err)
+        self.assertTrue(glob.glob(path("prefix", "drive_c", "users", "*", "AppData", "Local", "qsf", "converted",
+                                       "*.qsf")), err)
+
     def test_files_of_every_version_are_read(self):
         folder = source("testdata", "format", "v1")
         files = [name for name in sorted(os.listdir(folder)) if name.endswith(".qsf")]
@@ -165,7 +169,7 @@ class WineTest(unittest.TestCase):
         self.refused("cut.qsf", "run", "cut.qsf", "A")
         self.refused("text.qsf", "inspect", "text.qsf")
         self.refused("'sing': no such command", "sing", code=2)
-        for command in ("serve", "bench", "parity"):
+        for command in ("bench", "parity"):
             self.refused("not in the program for Windows", command)
 
 
@@ -173,8 +177,7 @@ if __name__ == "__main__":
     if len(sys.argv) < 4:
         sys.exit("usage: " + __doc__.split("Usage: ")[1].split("\n")[0])
     WINDOWS_BIN_DIR, NATIVE_BIN_DIR, SOURCE_DIR = map(os.path.abspath, sys.argv[1:4])
-    if WINE is None or not os.path.exists(os.path.join(WINDOWS_BIN_DIR, "qsf.exe")):
-        print("wine_test: skipped: " + ("there is no qsf.exe in " + WINDOWS_BIN_DIR if WINE else
-                                        "Wine is not installed (wine64)"))
+    if missing := wine.missing(WINDOWS_BIN_DIR):
+        print("wine_test: skipped: " + missing)
         sys.exit(77)
     unittest.main(argv=[sys.argv[0], *sys.argv[4:]], verbosity=2)

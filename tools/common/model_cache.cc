@@ -279,8 +279,8 @@ void add_cache_options(OptionParser& parser, CacheSettings& settings) {
   constexpr const char* kGroup = "Cache of converted models";
   parser
       .value("--cache-dir", settings.folder,
-             "Folder of converted models; default: $XDG_CACHE_HOME/qsf/converted or "
-             "~/.cache/qsf/converted")
+             "Folder of converted models; default: $XDG_CACHE_HOME/qsf/converted, "
+             "~/.cache/qsf/converted or, on Windows, %LOCALAPPDATA%/qsf/converted")
       .type_name("FOLDER")
       .group(kGroup);
   parser
@@ -327,9 +327,11 @@ std::optional<std::string> cache_folder(const CacheSettings& settings, std::stri
   if (!settings.folder.empty()) return settings.folder;
   const char* cache = std::getenv("XDG_CACHE_HOME");
   const char* home = std::getenv("HOME");
+  const char* local = std::getenv("LOCALAPPDATA");  // on Windows
   constexpr const char* kFolder = "/qsf/converted";
   if (cache != nullptr && cache[0] == '/') return std::string(cache) + kFolder;
   if (home != nullptr && home[0] == '/') return std::string(home) + "/.cache" + kFolder;
+  if (local != nullptr && local[0] != '\0') return std::string(local) + kFolder;
   error =
       "no folder for converted models: neither XDG_CACHE_HOME nor HOME is set; name one with "
       "--cache-dir FOLDER";

@@ -3,12 +3,12 @@
 // The cache of converted models: a GGUF file or a Hugging Face folder is converted once, by a child
 // process that runs `qsf convert`.
 //
-// An entry is a .qsf file in $XDG_CACHE_HOME/qsf/converted, ~/.cache/qsf/converted or the folder of
-// --cache-dir. Its name holds the name of the model and two numbers: one for the source (inode,
-// size and time of change of its files) and one for the program that converted it and its options.
-// A source that was moved keeps its entry, a changed source is converted again. Beside an entry
-// lies NAME.qsf.source: the path of the source, changed at each use. Removing the folder is always
-// safe.
+// An entry is a .qsf file in $XDG_CACHE_HOME/qsf/converted, ~/.cache/qsf/converted, on Windows
+// %LOCALAPPDATA%/qsf/converted, or the folder of --cache-dir. Its name holds the name of the model
+// and two numbers: one for the source (inode, size and time of change of its files) and one for the
+// program that converted it and its options. A source that was moved keeps its entry, a changed
+// source is converted again. Beside an entry lies NAME.qsf.source: the path of the source, changed
+// at each use. Removing the folder is always safe.
 //
 // Threads: one. Processes may share a cache: of several that need the same entry one converts.
 

@@ -20,10 +20,6 @@ int refuse() {
 
 }  // namespace
 
-int serve_main(int, char**) {
-  return refuse();
-}
-
 int bench_main(int, char**) {
   return refuse();
 }

@@ -62,7 +62,7 @@ class Options(unittest.TestCase):
                 code, out, err = call(MODEL, *arguments)
                 self.assertEqual((code, out), (2, ""))
                 self.assertEqual(err.count("\n"), 1)
-                self.assertTrue(err.startswith("qsf-serve: "), err)
+                self.assertRegex(err, "^qsf[- ]serve: ")  # by the name it was called by
 
     def test_a_model_that_is_missing(self):
         code, _, err = call("/no/such/model.qsf")
@@ -135,7 +135,7 @@ class Watching(unittest.TestCase):
     def test_a_line_for_each_request_without_its_text(self):
         with server("--log-requests") as serve:
             text, _ = serve.complete("Once upon a time", max_tokens=12, temperature=0)
-            self.assertEqual(serve.end(signal.SIGTERM), 0)
+            self.assertEqual(serve.end(), 0)
             lines = serve.process.stdout.read().splitlines()
         self.assertEqual(len(lines), 1)
         line = json.loads(lines[0])
@@ -342,10 +342,11 @@ class CacheFolder(unittest.TestCase):
             serve.wait_for_metric("qsf_cache_folder_bytes",
                                   sum(map(os.path.getsize, self.files())))
             for path in self.files():
-                self.assertEqual(os.stat(path).st_mode & 0o777, 0o600)
+                if not serve_process.IN_WINE:  # the folder's list of rights is for them too
+                    self.assertEqual(os.stat(path).st_mode & 0o777, 0o600)
                 with open(path, "rb") as file:
                     self.assertNotIn(b"Once", file.read())
-            self.assertEqual(serve.end(signal.SIGTERM), 0)
+            self.assertEqual(serve.end(), 0)
         self.assertEqual(self.files(), [])
 
     def test_the_folder_stays_within_its_size(self):
@@ -402,7 +403,7 @@ class Load(unittest.TestCase):
             with concurrent.futures.ThreadPoolExecutor(8) as pool:
                 together = list(pool.map(lambda r: serve.complete(**r), requests))
             self.assertGreater(serve.metric("qsf_parkings_total"), 0)
-            self.assertEqual(serve.end(signal.SIGTERM), 0)
+            self.assertEqual(serve.end(), 0)
         self.assertEqual(alone, together)
 
     def test_a_full_queue_is_told_at_once(self):
@@ -488,6 +489,7 @@ class Access(unittest.TestCase):
             self.assertEqual(headers["Allow"], "POST")
             self.assertEqual(serve.post("/health", {})[0], 405)
 
+    @unittest.skipIf(serve_process.IN_WINE, "the program for Windows has no Unix sockets")
     def test_a_unix_socket(self):
         with tempfile.TemporaryDirectory() as folder:
             path = os.path.join(folder, "qsf.sock")
@@ -535,14 +537,14 @@ class Models(unittest.TestCase):
 
 
 class Ending(unittest.TestCase):
-    def test_sigterm_finishes_what_runs(self):
+    def test_a_signal_finishes_what_runs(self):
         with server("--texts", "4") as serve:
             body = {"prompt": PROMPTS[0], "max_tokens": 900, "temperature": 0, "ignore_eos": True,
                     "logprobs": 5, "stream_options": {"include_usage": True}}
             streams = [serve.events("/v1/completions", body) for _ in range(4)]
             for stream in streams:
                 next(stream)
-            serve.process.send_signal(signal.SIGTERM)
+            serve.process.send_signal(serve_process.DRAIN)
             for stream in streams:
                 events = list(stream)
                 self.assertEqual(events[-1], "[DONE]")

@@ -108,7 +108,8 @@ void add_schedule_options(OptionParser& parser, ServeOptions& options) {
       .group(kSchedule);
   parser
       .value("--session-dir", options.session_folder,
-             "Folder for texts that leave memory for a while; default: $TMPDIR or /tmp")
+             "Folder for texts that leave memory for a while; default: $TMPDIR or /tmp, on Windows "
+             "%TEMP%")
       .type_name("DIR")
       .group(kSchedule);
   parser
