@@ -75,15 +75,16 @@
         number(options.topP), number(options.topK), number(options.seed))));
     }
 
-    // The prompt of a conversation: [{role, content}], by the model's own template.
-    chatPrompt(messages) {
-      const packed = messages.map(({role, content}) => `${role}\0${content}\0`).join("");
-      if (packed.split("\0").length !== 2 * messages.length + 1) {
-        throw new QsfError("invalid_argument", "chat: a message has a NUL");
+    // The prompt of a conversation: [{role, content}], by the model's own template, or one that is
+    // given by its name or source.
+    chatPrompt(messages, template = "") {
+      const packed = [template, ...messages.flatMap(({role, content}) => [role, content]), ""].join("\0");
+      if (packed.split("\0").length !== 2 * messages.length + 2) {
+        throw new QsfError("invalid_argument", "chat: a message or the template has a NUL");
       }
       return this.#with(packed, (at) => {
         const text = this.module._qsf_web_chat_prompt(at, messages.length);
-        if (text === 0) this.#check(-1);
+        if (text === 0) this.#check(-this.module._qsf_web_error_code());
         return this.#text(text);
       });
     }

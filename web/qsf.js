@@ -56,7 +56,8 @@
       return this.#write({prompt}, options);
     }
 
-    // The same for the answer to a conversation: [{role, content}, ...].
+    // The same for the answer to a conversation: [{role, content}, ...]. `template` in the options
+    // replaces the model's own: the name of one (chatml) or its Jinja source.
     chatStream(messages, options = {}) {
       return this.#write({messages}, options);
     }

@@ -109,6 +109,11 @@ EMSCRIPTEN_KEEPALIVE const char* qsf_web_error() {
   return web().error.message;
 }
 
+// Its qsf_code.
+EMSCRIPTEN_KEEPALIVE int qsf_web_error_code() {
+  return web().error.code;
+}
+
 // All functions below return 0 or more, or the negative qsf_code of an error, unless they say else.
 
 // Opens a model within `megabytes` of memory; context 0: as long as fits.
@@ -165,14 +170,17 @@ EMSCRIPTEN_KEEPALIVE const char* qsf_web_info() {
   return w.answer.c_str();
 }
 
-// The prompt of a conversation by the model's template: `packed` has role and content of every
-// message, each ended by a NUL. Returns NULL after an error.
+// The prompt of a conversation: `packed` has the template (its name, its source, or nothing for the
+// model's own), then role and content of every message, each ended by a NUL. Returns NULL after an
+// error.
 EMSCRIPTEN_KEEPALIVE const char* qsf_web_chat_prompt(const char* packed, int n_messages) {
   Web& w = web();
   if (w.engine == nullptr) {
     invalid("chat: no model is open");
     return nullptr;
   }
+  const char* chat_template = packed[0] != '\0' ? packed : nullptr;
+  packed += std::string_view(packed).size() + 1;
   std::vector<qsf_chat_message> messages(static_cast<std::size_t>(n_messages));
   for (qsf_chat_message& message : messages) {
     message.role = packed;
@@ -181,7 +189,8 @@ EMSCRIPTEN_KEEPALIVE const char* qsf_web_chat_prompt(const char* packed, int n_m
     packed += std::string_view(packed).size() + 1;
   }
   char* text = nullptr;
-  if (qsf_engine_apply_chat_template(w.engine.get(), nullptr, messages.data(), messages.size(),
+  if (qsf_engine_apply_chat_template(w.engine.get(), chat_template, messages.data(),
+                                     messages.size(),
                                      /*add_generation_prompt=*/1, &text, &w.error) != QSF_OK) {
     return nullptr;
   }

@@ -41,7 +41,8 @@
 
   async function write(request) {
     cancelled = false;
-    const prompt = request.messages ? engine.chatPrompt(request.messages) : request.prompt;
+    const prompt = request.messages ? engine.chatPrompt(request.messages, request.options.template)
+      : request.prompt;
     const reused = engine.begin(prompt, request.options, Boolean(request.messages));
     for (;;) {
       const {text, done} = engine.step();

@@ -75,11 +75,27 @@ test("the same seed gives the same text", async () => {
   await model.close();
 });
 
+test("answers a conversation as the prompt of its template says", async () => {
+  const model = await open();
+  const messages = [{role: "system", content: "Be brief."}, {role: "user", content: "Tell me of a cat."}];
+  const source = "{% for m in messages %}{{ m.role }}: {{ m.content }} {% endfor %}The answer:";
+  const answer = await model.chat(messages, {...kGreedy, template: source});
+  assert.strictEqual(answer.tokens, 100);
+  const prompt = "system: Be brief. user: Tell me of a cat. The answer:";
+  const alike = await written(model.generate(prompt, kGreedy));
+  assert.strictEqual(answer.text, alike.text);
+  assert.notStrictEqual((await model.chat(messages, {...kGreedy, template: "chatml"})).text, answer.text);
+  await model.close();
+});
+
 test("errors have codes and say what is wrong", async () => {
   await assert.rejects(qsf.open("/nowhere/model.qsf", options), {code: "not_found"});
   await assert.rejects(open({megabytes: 1}), {code: "invalid_argument"});
   await assert.rejects(open({megabytes: 8, context: 1024}), {code: "out_of_budget"});
   const model = await open();
+  const messages = [{role: "user", content: "Hello"}];
+  await assert.rejects(model.chat(messages, {template: "{% unknown %}"}), {code: "corrupt"});
+  await assert.rejects(model.chat([{role: "user", content: "\0"}]), {code: "invalid_argument"});
   await model.close();
   await assert.rejects(written(model.generate(kPrompt, kGreedy)), /closed/);
 });
