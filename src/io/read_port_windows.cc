@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: MIT
 //
 // The completion port behind OverlappedRing. A file can belong to one port only, for as long as it
-// is open, so that a port opens the files of its reads again.
+// is open, so that a port opens the files of its reads again, once each: a handle stays open, and
+// so names the same file, as long as the ring that reads from it.
 
 #include <windows.h>
 
