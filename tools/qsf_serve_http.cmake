@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: MIT
 #
 # The HTTP server under `qsf serve`, which knows nothing of models.
-qsf_system_sources(qsf_socket_sources serve/http/socket_calls serve/http/wake_signal)
+qsf_system_sources(qsf_socket_sources serve/http/socket_calls serve/http/stream_socket
+                   serve/http/wake_signal)
 add_library(qsf_serve_http STATIC serve/http/http_connection.cc serve/http/http_head.cc
             serve/http/http_listener.cc serve/http/http_output.cc serve/http/http_server.cc
             ${qsf_socket_sources})

@@ -24,6 +24,7 @@
 #include "tools/bench/bench_report.h"
 #include "tools/bench/bench_stream.h"
 #include "tools/bench/bench_texts.h"
+#include "tools/common/file_details.h"
 #include "tools/common/option_parser.h"
 #include "tools/common/programs.h"
 #include "tools/common/tool_support.h"
@@ -62,7 +63,7 @@ std::string read_to_end(int from) {
 // Runs a program and returns what it wrote to standard output; its standard error is dropped.
 qsf::Result<std::string> run_program(const std::vector<std::string>& arguments) {
   Pipe pipe;
-  if (::pipe2(pipe.ends, O_CLOEXEC) != 0) return qsf::io_error("pipe: %s", std::strerror(errno));
+  if (!open_pipe(pipe.ends)) return qsf::io_error("pipe: %s", std::strerror(errno));
   std::vector<char*> argv;
   for (const std::string& argument : arguments) argv.push_back(const_cast<char*>(argument.c_str()));
   argv.push_back(nullptr);

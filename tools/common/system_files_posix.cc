@@ -12,6 +12,7 @@
 #include <cerrno>
 #include <cstdio>
 
+#include "tools/common/file_details.h"
 #include "tools/common/system_files.h"
 
 extern char** environ;
@@ -41,11 +42,12 @@ bool write_all(int fd, std::string_view text) {
 std::optional<FileAbout> about_file(const std::string& path) {
   struct stat about = {};
   if (::stat(path.c_str(), &about) != 0) return std::nullopt;
+  const timespec modified = modification_time(about);
   return FileAbout{.kind = kind_of(about.st_mode),
                    .number = about.st_ino,
                    .bytes = static_cast<std::uint64_t>(about.st_size),
-                   .modified_s = about.st_mtim.tv_sec,
-                   .modified_ns = about.st_mtim.tv_nsec};
+                   .modified_s = modified.tv_sec,
+                   .modified_ns = modified.tv_nsec};
 }
 
 bool is_writable_folder(const std::string& path) {
@@ -64,7 +66,7 @@ bool read_first_bytes(const std::string& path, char* to, std::size_t n_bytes) {
   if (file < 0) return false;
   // The kernel must not read ahead: its mark on a page would make the engine's first reads fetch
   // megabytes into the page cache, which counts against the memory budget.
-  static_cast<void>(::posix_fadvise(file, 0, 0, POSIX_FADV_RANDOM));
+  forbid_readahead(file);
   const ssize_t n_read = ::pread(file, to, n_bytes, 0);
   ::close(file);
   return n_read == static_cast<ssize_t>(n_bytes);

@@ -15,6 +15,7 @@
 #include <utility>
 
 #include "platform/clock.h"
+#include "tools/common/file_details.h"
 #include "tools/common/tool_support.h"
 #include "tools/parity/parity_json.h"
 
@@ -58,7 +59,7 @@ qsf::Result<std::unique_ptr<ChildProcess>> ChildProcess::start(
   Pipe from_child;
   Pipe errors;
   for (Pipe* pipe : {&to_child, &from_child, &errors}) {
-    if (::pipe2(pipe->ends, O_CLOEXEC) != 0) return qsf::io_error("pipe: %s", std::strerror(errno));
+    if (!open_pipe(pipe->ends)) return qsf::io_error("pipe: %s", std::strerror(errno));
   }
   std::vector<char*> argv;
   for (const std::string& argument : arguments) argv.push_back(const_cast<char*>(argument.c_str()));

@@ -8,6 +8,7 @@
 #include <cerrno>
 #include <csignal>
 
+#include "tools/common/file_details.h"
 #include "tools/run/chat_input.h"
 
 namespace qsf_tools {
@@ -41,7 +42,8 @@ int g_pipe[2] = {-1, -1};
 }  // namespace
 
 ChatInterrupt::ChatInterrupt() {
-  if (::pipe2(g_pipe, O_CLOEXEC | O_NONBLOCK) != 0) g_pipe[0] = g_pipe[1] = -1;
+  if (!open_pipe(g_pipe)) g_pipe[0] = g_pipe[1] = -1;
+  for (const int end : g_pipe) ::fcntl(end, F_SETFL, O_NONBLOCK);
   g_wake_fd.store(g_pipe[1]);
   handle_all(on_signal);
 }

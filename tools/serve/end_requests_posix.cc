@@ -43,9 +43,10 @@ struct EndRequests::State {
 };
 
 EndRequests::EndRequests() : state_(std::make_unique<State>()) {
-  ::sigemptyset(&state_->signals);
-  ::sigaddset(&state_->signals, SIGINT);
-  ::sigaddset(&state_->signals, SIGTERM);
+  // Macros on macOS.
+  sigemptyset(&state_->signals);
+  sigaddset(&state_->signals, SIGINT);
+  sigaddset(&state_->signals, SIGTERM);
   ::pthread_sigmask(SIG_BLOCK, &state_->signals, nullptr);
   ::signal(SIGPIPE, SIG_IGN);
 }

@@ -13,6 +13,7 @@
 #include <cstring>
 
 #include "tools/serve/http/socket_calls.h"
+#include "tools/serve/http/stream_socket.h"
 
 namespace qsf_tools {
 
@@ -36,10 +37,6 @@ void set_options(int fd, bool is_unix, const HttpLimits& limits) {
   if (!is_unix) set_option(fd, IPPROTO_TCP, TCP_NODELAY, 1);
 }
 
-int new_socket(int family) {
-  return socket(family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
-}
-
 // Closes a socket that is of no use, and keeps errno.
 SocketHandle give_up(int fd) {
   const int error = errno;
@@ -59,7 +56,7 @@ bool name_file(const std::string& path, sockaddr_un& name) {
 
 // Whether somebody listens at the Unix socket.
 bool is_listened_at(const sockaddr_un& address) {
-  const int fd = new_socket(AF_UNIX);
+  const int fd = new_stream_socket(AF_UNIX, false);
   if (fd < 0) return true;
   const bool connects =
       connect(fd, reinterpret_cast<const sockaddr*>(&address), sizeof address) == 0;
@@ -70,7 +67,7 @@ bool is_listened_at(const sockaddr_un& address) {
 
 std::string ask(const sockaddr* address, std::size_t size, const std::string& request,
                 std::size_t max_bytes, int seconds, std::string& error) {
-  const int fd = socket(address->sa_family, SOCK_STREAM | SOCK_CLOEXEC, 0);
+  const int fd = new_stream_socket(address->sa_family, true);
   const timeval limit = {.tv_sec = seconds, .tv_usec = 0};
   if (fd >= 0) {
     (void)setsockopt(fd, SOL_SOCKET, SO_RCVTIMEO, &limit, sizeof limit);
@@ -99,7 +96,7 @@ std::string ask(const sockaddr* address, std::size_t size, const std::string& re
 }  // namespace
 
 SocketHandle listen_at(const SocketAddress& address, const HttpLimits& limits) {
-  const int fd = new_socket(address.family);
+  const int fd = new_stream_socket(address.family, false);
   if (fd < 0) return kNoSocket;
   set_option(fd, SOL_SOCKET, SO_REUSEADDR, 1);
   // So that :: and 0.0.0.0 can be listened at together.
@@ -145,7 +142,7 @@ SocketHandle listen_at_file(const HttpAddress& address, const HttpLimits& limits
     }
     (void)unlink(path.c_str());
   }
-  const int fd = new_socket(AF_UNIX);
+  const int fd = new_stream_socket(AF_UNIX, false);
   if (fd >= 0) set_options(fd, true, limits);
   // Nobody can connect before listen(), so the mode is set in time.
   if (fd < 0 || bind(fd, reinterpret_cast<sockaddr*>(&name), sizeof name) != 0 ||
@@ -172,7 +169,7 @@ void remove_socket_file(const SocketFile& file) {
 
 Accepted accept_connection(SocketHandle listener, bool is_unix, const HttpLimits& limits,
                            SocketHandle& connection) {
-  const int fd = accept4(fd_of(listener), nullptr, nullptr, SOCK_NONBLOCK | SOCK_CLOEXEC);
+  const int fd = accept_stream_socket(fd_of(listener));
   if (fd < 0) {
     if (errno == ECONNABORTED || errno == EINTR) return Accepted::kAgain;
     return errno == EAGAIN ? Accepted::kNothing : Accepted::kRefused;
