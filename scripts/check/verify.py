@@ -495,6 +495,11 @@ def long_web(runner):
         runner.checker("web", ["bash", "scripts/package/make_web", "--to", "build/web", "--test"], skip_status=77)
 
 
+def long_macos(runner):
+    """Cross-builds the program for macOS and reads what it links."""
+    runner.checker("macos", ["bash", "scripts/package/build_macos"], skip_status=77)
+
+
 def long_windows(runner):
     """Cross-builds the program for Windows, looks at its moves of vectors and runs it in Wine."""
     if not runner.build("dev", ["qsf"]):
@@ -537,6 +542,7 @@ LONG_SUITES = {
     "smollm2": ("runs the tests labelled long: every KV cache setting and budget on SmolLM2", long_smollm2),
     "web": ("builds the engine for browsers and writes with it in node and headless Chromium", long_web),
     "wheels": ("builds the Python package twice, compares the bytes and tests it in fresh systems", long_wheels),
+    "macos": ("cross-builds the program and the library for macOS, which nobody has run", long_macos),
     "windows": ("cross-builds qsf.exe and runs it in Wine beside this machine's program", long_windows),
 }
 

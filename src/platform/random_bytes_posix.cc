@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
 
+#include <sys/random.h>  // has it on macOS
 #include <unistd.h>
 
 #include <cerrno>

@@ -34,7 +34,7 @@ int Thread::start(void* (*run)(void* argument), void* argument) {
   // Signals belong to the threads of the program that uses us.
   sigset_t all_signals;
   sigset_t old_signals;
-  ::sigfillset(&all_signals);
+  sigfillset(&all_signals);  // a macro on macOS
   ::pthread_sigmask(SIG_SETMASK, &all_signals, &old_signals);
   pthread_t thread;
   const int error = ::pthread_create(&thread, &attributes, run, argument);

@@ -352,7 +352,7 @@ std::uint64_t transcode_memory_bytes(const ModelSource& source, const TranscodeO
   std::uint64_t row_bytes = 0;
   for (const SourcePlace& t : tensors_of(source)) {
     max_cols = std::max<std::uint64_t>(max_cols, t.source->cols);
-    row_bytes = std::max(row_bytes, sizeof(float) * kTileRowAlign * t.source->cols);
+    row_bytes = std::max<std::uint64_t>(row_bytes, sizeof(float) * kTileRowAlign * t.source->cols);
   }
   return options.n_threads * (unit_rows * max_cols * kBytesPerWeight + source.read_buffer_bytes()) +
          kTileCopies * std::max(options.tile_bytes, row_bytes) + source.resident_bytes();
