@@ -17,7 +17,6 @@
 #include "ops/make_backend.h"
 #include "platform/clock.h"
 #include "platform/memory.h"
-#include "platform/thread.h"
 #include "tokenizer/tokenizer_section.h"
 
 namespace qsf {
@@ -101,8 +100,9 @@ Status EngineOpener::prepare(const std::string& path) {
 // mapped yet, so the budget has room for the measurement.
 Status EngineOpener::probe_disk() {
   const File& file = impl_->reader->file();
-  // Without threads one read at a time is all there is.
-  if (file.size_bytes() < kLeastRememberedBytes || !has_threads()) return ok_status();
+  if (file.size_bytes() < kLeastRememberedBytes || file.ops().storage(file.handle()).is_remote) {
+    return ok_status();
+  }
   const std::uint64_t n_bytes =
       std::min(kProbeMemoryBytes, impl_->plan.memory.arena_bytes() & ~(kTileAlign - 1));
   QSF_ASSIGN_OR_RETURN(const MutableByteSpan memory, map_pages(n_bytes, HugePages::kAllow));

@@ -27,6 +27,7 @@ struct FileStorage {
   std::uint64_t disk_id = 0;              // identifies the disk; 0: unknown
   std::uint32_t direct_alignment = 4096;  // of direct reads; 0: not supported
   bool is_in_memory = false;              // tmpfs: its pages are memory, not a cache
+  bool is_remote = false;  // reads come from a server: none are made only to be timed
 };
 
 // Advice to the page cache about a range.

@@ -1,14 +1,16 @@
 // SPDX-License-Identifier: MIT
 //
 // Files of a page: reads go to JavaScript, which answers at once (web/worker.js): by ranges of
-// HTTP, from the browser's private files, or from node's. Nothing can be written.
+// HTTP, from the browser's private files, or from node's. With threads there is a Worker that reads
+// (io/page_reader_wasm.cc). Nothing can be written.
 
 #include <cerrno>
 #include <limits>
 
 #include "io/file_ops.h"
 
-// Of web/imports.js. Results are as in FileOps; sizes and offsets, which pass 32 bits, are doubles.
+// Of web/imports.js, or of io/page_reader_wasm.cc. Results are as in FileOps; sizes and offsets,
+// which pass 32 bits, are doubles.
 extern "C" {
 int qsf_js_open(const char* path);
 double qsf_js_size(int handle);
@@ -38,12 +40,15 @@ class WasmFileOps final : public FileOps {
   }
   int reopen(int, bool) override { return -ENOTSUP; }
   int reopen_for_writing(int, bool) override { return -EROFS; }
-  FileStorage storage(int) override { return {.direct_alignment = 0}; }
+  FileStorage storage(int) override { return {.direct_alignment = 0, .is_remote = true}; }
   int advise(int, std::uint64_t, std::uint64_t, FileAdvice) override { return 0; }
   int map(int, std::uint64_t, ByteSpan&) override { return -ENOTSUP; }
   void unmap(ByteSpan) override {}
   int advise_mapping(ByteSpan, FileAdvice) override { return -ENOTSUP; }
-  int open_ring(unsigned, std::unique_ptr<ReadRing>&) override { return -ENOSYS; }
+  std::string_view ring_name() const noexcept override { return "reading Worker"; }
+  int open_ring(unsigned depth, std::unique_ptr<ReadRing>& ring) override {
+    return open_page_ring(depth, ring);
+  }
   std::int64_t read_at(int handle, MutableByteSpan to, std::uint64_t offset) override {
     if (offset > std::uint64_t{1} << std::numeric_limits<double>::digits) return 0;
     return ::qsf_js_read(handle, to.data(), static_cast<int>(to.size()),

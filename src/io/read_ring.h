@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: MIT
 //
-// ReadRing: many reads in flight by one thread, by io_uring of Linux or overlapped reads of
-// Windows. Behind FileOps, so that tests can make its reads fail, return short or be forbidden.
+// ReadRing: many reads in flight by one thread, by io_uring of Linux, overlapped reads of Windows
+// or the reading Worker of a page. Behind FileOps, so that tests can make its reads fail, return
+// short or be forbidden.
 
 #ifndef QSF_IO_READ_RING_H_
 #define QSF_IO_READ_RING_H_
@@ -47,6 +48,9 @@ int open_uring(unsigned depth, std::unique_ptr<ReadRing>& ring);
 
 // Makes a ring of overlapped reads of Windows, in the same way.
 int open_overlapped(unsigned depth, std::unique_ptr<ReadRing>& ring);
+
+// Makes a ring of reads by the reading Worker of a page, in the same way; ENOSYS without threads.
+int open_page_ring(unsigned depth, std::unique_ptr<ReadRing>& ring);
 
 }  // namespace qsf
 
