@@ -1,8 +1,12 @@
 // SPDX-License-Identifier: MIT
 //
-// One CPU: this build has no threads.
+// The CPUs that the browser names; without threads one.
 
+#include <emscripten/threading.h>
+
+#include <algorithm>
 #include <cerrno>
+#include <numeric>
 
 #include "platform/cpu_count.h"
 
@@ -17,7 +21,10 @@ std::vector<unsigned> one_cpu_per_core(const std::string&, std::span<const unsig
 }
 
 std::vector<unsigned> allowed_cpus() {
-  return {0};
+  std::vector<unsigned> cpus(
+      static_cast<std::size_t>(std::max(1, ::emscripten_num_logical_cores())));
+  std::iota(cpus.begin(), cpus.end(), 0U);
+  return cpus;
 }
 
 int bind_thread(ThreadHandle, std::span<const unsigned>) {

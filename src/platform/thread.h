@@ -11,8 +11,8 @@
 
 namespace qsf {
 
-// Whether this build can start threads; WebAssembly's cannot, and its programs do all work on the
-// one that calls.
+// Whether this build can start threads; for WebAssembly there is one that cannot, whose programs do
+// all work on the one that calls.
 bool has_threads() noexcept;
 
 // Bytes of stack of each Thread, for the memory plan: 256 KiB, more in builds with sanitizers.
