@@ -15,6 +15,7 @@ qsf_optimise_lightly(qsf_serve_schedule)
 
 qsf_program(serve
   SOURCES serve/cache_folder.cc serve/health_check.cc serve/qsf_serve.cc serve/serve_options.cc serve/serve_service.cc
+          serve/web/file_answer.cc serve/web/file_sender.cc serve/web/web_folder.cc
   SYSTEM_SOURCES serve/end_requests serve/private_folder
   DEPS qsf_capi qsf_boost qsf_serve_http qsf_serve_api qsf_serve_syntax qsf_serve_schedule qsf_serve_page)
 
@@ -23,6 +24,8 @@ qsf_test(serve_schedule_test SOURCES serve/schedule/job_queue_test.cc
          PRIVATE_DEPS qsf_serve_schedule LABELS unit)
 qsf_test(scheduler_test SOURCES serve/schedule/scheduler_test.cc
          PRIVATE_DEPS qsf_capi qsf_tool_support qsf_serve_schedule LABELS model)
+qsf_test(serve_web_test SOURCES serve/web/file_answer.cc serve/web/file_answer_test.cc
+         PRIVATE_DEPS qsf_serve_http LABELS unit)
 if(QSF_BUILD_TESTS)
   set_tests_properties(scheduler_test PROPERTIES FIXTURES_REQUIRED test_model)
   find_package(Python3 REQUIRED COMPONENTS Interpreter)
@@ -36,6 +39,9 @@ if(QSF_BUILD_TESTS)
   add_test(NAME qsf_serve_adapters_test
            COMMAND ${Python3_EXECUTABLE} ${CMAKE_CURRENT_SOURCE_DIR}/serve/qsf_serve_adapters_test.py
                    ${CMAKE_RUNTIME_OUTPUT_DIRECTORY} ${PROJECT_BINARY_DIR}/tests/tales-5M-4bit.qsf)
-  set_tests_properties(qsf_serve_test qsf_serve_adapters_test qsf_serve_faults_test PROPERTIES
+  add_test(NAME qsf_serve_web_test
+           COMMAND ${Python3_EXECUTABLE} ${CMAKE_CURRENT_SOURCE_DIR}/serve/qsf_serve_web_test.py
+                   ${CMAKE_RUNTIME_OUTPUT_DIRECTORY} ${PROJECT_BINARY_DIR}/tests/tales-5M-4bit.qsf)
+  set_tests_properties(qsf_serve_test qsf_serve_adapters_test qsf_serve_faults_test qsf_serve_web_test PROPERTIES
                        FIXTURES_REQUIRED test_model LABELS model TIMEOUT 900)
 endif()

@@ -30,6 +30,7 @@
 #include "tools/serve/schedule/served_models.h"
 #include "tools/serve/serve_options.h"
 #include "tools/serve/serve_service.h"
+#include "tools/serve/web/web_folder.h"
 
 namespace qsf_tools {
 namespace {
@@ -162,6 +163,14 @@ int serve(const ServeOptions& options) {
 
   EndRequests end_requests;
   const HttpLimits limits = http_limits(options);
+  std::unique_ptr<WebFolder> web;
+  if (!options.web_folder.empty()) {
+    web = WebFolder::open(options.web_folder, error);
+    if (web == nullptr) {
+      print_error(program_name(), error);
+      return kFailure;
+    }
+  }
   ApiSettings api;
   set_api(api, options, inputs->adapters);
   const ModelSettings model =
@@ -183,6 +192,7 @@ int serve(const ServeOptions& options) {
     return kFailure;
   }
   service.set_server(server.get());
+  service.set_web(web.get());
   end_requests.start(
       [&scheduler] {
         print_error(program_name(), "ending when the running requests are answered");

@@ -45,6 +45,13 @@ void add_http_options(OptionParser& parser, ServeOptions& options) {
              "Origin whose web pages may use the server, such as https://chat.example; may be "
              "given several times")
       .group(kHttp);
+  parser
+      .value(
+          "--web", options.web_folder,
+          "Folder whose files are served under /web/, such as the engine for browsers and models "
+          "for it (docs/web.md); they need no API key")
+      .type_name("DIR")
+      .group(kHttp);
   parser.value("--max-connections", options.max_connections, "Connections at a time")
       .integer_in(1, 100000)
       .show_default()

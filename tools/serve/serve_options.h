@@ -24,6 +24,7 @@ struct ServeOptions {
   std::string socket_path;
   std::string api_key_file;
   std::vector<std::string> origins;
+  std::string web_folder;  // empty: none
 
   std::uint32_t max_connections = 256;
   std::uint64_t max_body_bytes = 2'000'000;

@@ -153,6 +153,10 @@ bool ServeService::may_use(std::string_view origin) const {
   return std::find(access_.origins.begin(), access_.origins.end(), origin) != access_.origins.end();
 }
 
+bool ServeService::is_web(const HttpRequest& request) const {
+  return web_ != nullptr && WebFolder::is_web(request.path);
+}
+
 // Refuses what a web page of another site sends through its visitor's browser.
 std::optional<HttpResponse> ServeService::check_origin(const HttpRequest& head) const {
   const std::string_view origin = head.header("Origin");
@@ -203,7 +207,7 @@ std::optional<HttpResponse> ServeService::check_head(const HttpRequest& head,
     return preflight;
   }
   std::optional<HttpResponse> refused;
-  if (is_own_path(head.path) || is_page(head)) {
+  if (is_own_path(head.path) || is_page(head) || is_web(head)) {
     max_body_bytes = 0;
     if (head.method != "GET" && head.method != "HEAD") {
       ApiError error;
@@ -215,7 +219,8 @@ std::optional<HttpResponse> ServeService::check_head(const HttpRequest& head,
   } else {
     refused = check_route(head.method, head.path);
   }
-  if (!refused && !access_.api_keys.empty() && !is_public(head) && !find_key(head)) {
+  if (!refused && !access_.api_keys.empty() && !is_public(head) && !is_web(head) &&
+      !find_key(head)) {
     ApiError error;
     error.status = 401;
     error.message = "Incorrect API key provided; send one as Authorization: Bearer KEY";
@@ -242,10 +247,15 @@ void ServeService::handle(std::shared_ptr<HttpExchange> exchange) {
     exchange->respond(std::move(*own));
     return;
   }
+  const bool is_file = is_web(request);
   std::vector<HttpHeader> cors;
   add_cors(request, cors);
   if (!cors.empty()) {
     exchange = std::make_shared<ExchangeWithHeaders>(std::move(exchange), std::move(cors));
+  }
+  if (is_file) {
+    web_->answer(std::move(exchange));
+    return;
   }
   exchange->set_on_change([](void* user) { static_cast<Scheduler*>(user)->wake(); }, &scheduler_);
   ApiRequest api;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 //
-// What the server does with a request: checks who may ask, and hands it to the web page, to what
-// watches the server, or to an interface and from there to the scheduler.
+// What the server does with a request: checks who may ask, and hands it to the web page, to the
+// files of --web, to what watches the server, or to an interface and from there to the scheduler.
 
 #ifndef QSF_TOOLS_SERVE_SERVE_SERVICE_H_
 #define QSF_TOOLS_SERVE_SERVE_SERVICE_H_
@@ -17,6 +17,7 @@
 #include "tools/serve/http/http_server.h"
 #include "tools/serve/schedule/scheduler.h"
 #include "tools/serve/schedule/serve_metrics.h"
+#include "tools/serve/web/web_folder.h"
 
 namespace qsf_tools {
 
@@ -41,6 +42,8 @@ class ServeService : public HttpService {
 
   // The server whose counters /metrics shows, once it listens.
   void set_server(const HttpServer* server) noexcept { server_ = server; }
+  // The files under /web/; without this there are none.
+  void set_web(WebFolder* web) noexcept { web_ = web; }
 
   std::optional<HttpResponse> check_head(const HttpRequest& head,
                                          std::size_t& max_body_bytes) override;
@@ -51,6 +54,7 @@ class ServeService : public HttpService {
   std::optional<HttpResponse> check_origin(const HttpRequest& head) const;
   std::optional<std::size_t> find_key(const HttpRequest& head) const;
   bool may_use(std::string_view origin) const;
+  bool is_web(const HttpRequest& request) const;
   std::optional<HttpResponse> own_response(const HttpRequest& request) const;
   HttpResponse health() const;
   HttpResponse metrics() const;
@@ -61,6 +65,7 @@ class ServeService : public HttpService {
   Scheduler& scheduler_;
   const ServeMetrics& metrics_;
   const HttpServer* server_ = nullptr;
+  WebFolder* web_ = nullptr;
 };
 
 }  // namespace qsf_tools

@@ -62,8 +62,9 @@ class HttpExchange {
   // Sends a whole response and ends the exchange. Requires  neither respond() nor start() before
   virtual void respond(HttpResponse response) = 0;
 
-  // Sends status and headers of a response that is written in pieces (chunked). Whenever nothing
-  // was sent for HttpLimits::keep_alive_seconds, the server sends `keep_alive`; empty: nothing.
+  // Sends status and headers of a response that is written in pieces: chunked, or with a header
+  // Content-Length, of which the pieces then have all bytes. Whenever nothing was sent for
+  // HttpLimits::keep_alive_seconds, the server sends `keep_alive`; empty: nothing.
   virtual void start(int status, std::vector<HttpHeader> headers, std::string keep_alive) = 0;
   // Queues a piece, which is sent in one write where it fits. Requires  start(), no finish()
   virtual void write(std::string bytes) = 0;

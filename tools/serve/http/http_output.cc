@@ -2,6 +2,7 @@
 
 #include "tools/serve/http/http_output.h"
 
+#include <algorithm>
 #include <chrono>
 #include <cstdio>
 #include <utility>
@@ -185,11 +186,16 @@ void HttpOutput::respond(HttpResponse response) {
 void HttpOutput::start(int status, const std::vector<HttpHeader>& headers, std::string keep_alive) {
   const std::lock_guard lock(mutex_);
   if (is_gone_ || status_ != 0) return;
+  const auto length = std::find_if(headers.begin(), headers.end(), [](const HttpHeader& field) {
+    return equal_http_names(field.name, "content-length");
+  });
+  const bool has_length = length != headers.end();
   is_streamed_ = has_body(status) && !form_.is_head;
-  is_chunked_ = is_streamed_ && form_.is_http_1_1;
+  is_chunked_ = is_streamed_ && form_.is_http_1_1 && !has_length;
   // A reader of HTTP/1.0 knows the end of a stream by the end of the connection.
-  closes_ = is_streamed_ && !is_chunked_;
+  closes_ = is_streamed_ && !is_chunked_ && !has_length;
   append_head(status, headers);
+  if (has_length) pending_.bytes += "Content-Length: " + length->value + "\r\n";
   pending_.bytes += is_chunked_ ? "Transfer-Encoding: chunked\r\n\r\n" : "\r\n";
   count_queued(pending_.bytes.size());
   keep_alive_ = std::move(keep_alive);
