@@ -20,33 +20,41 @@
   }
 
   class Engine {
-    // factory: qsfModule of qsf_module.js; wasm: the bytes of qsf_module.wasm or a promise of a
-    // compiled module; files: an object with open, size, read and close (files_http.js).
+    // factory: qsfModule of qsf_module.js, wasm: a compiled qsf_module.wasm or a promise of one,
+    // files: an object with open, size, read and close (files_http.js). With nThreads: those of
+    // qsf_threads.js, whose address is `script`, and a ReaderFiles (reader_files.js).
     // megabytes: all the memory that the module may ever have.
-    static async create({factory, wasm, files, megabytes}) {
+    static async create({factory, wasm, files, megabytes, nThreads = 0, script}) {
       if (!(megabytes >= 8 && megabytes <= 4095)) {
         throw new QsfError("invalid_argument", `memory: ${megabytes} MB, expected 8 to 4095`);
       }
+      if (!(Number.isInteger(nThreads) && nThreads >= 0 && nThreads <= 64)) {
+        throw new QsfError("invalid_argument", `threads: ${nThreads}, expected 0 to 64`);
+      }
       const pages = Math.floor(megabytes * kMegabyte / kPageBytes);
-      const memory = new WebAssembly.Memory({initial: pages, maximum: pages});
+      const memory = new WebAssembly.Memory({initial: pages, maximum: pages, shared: nThreads > 0});
       const compiled = await wasm;
       const module = await factory({
         wasmMemory: memory,
         files,
+        nThreads,
+        mainScriptUrlOrBlob: script,
+        locateFile: (name) => script.replace(/[^/]*$/, name),
         print: () => {},
         printErr: () => {},
         instantiateWasm(imports, done) {
-          const made = compiled instanceof WebAssembly.Module ? compiled : new WebAssembly.Module(compiled);
-          const instance = new WebAssembly.Instance(made, imports);
-          done(instance, made);
+          const instance = new WebAssembly.Instance(compiled, imports);
+          done(instance, compiled);
           return instance.exports;
         },
       });
-      return new Engine(module, memory, files, megabytes);
+      if (nThreads > 0) await files.begin(memory, module._qsf_page_mailbox() >>> 0);
+      return new Engine(module, memory, files, megabytes, nThreads);
     }
 
-    constructor(module, memory, files, megabytes) {
+    constructor(module, memory, files, megabytes, nThreads) {
       this.module = module;
+      this.nThreads = nThreads;
       this.memory = memory;
       this.files = files;
       this.megabytes = megabytes;
@@ -54,13 +62,15 @@
     }
 
     open(path, {context = 0} = {}) {
-      this.#with(path, (at) => this.#check(this.module._qsf_web_open(at, this.megabytes, context)));
+      this.#with(path, (at) => this.#check(
+        this.module._qsf_web_open(at, this.megabytes, context, Math.max(1, this.nThreads))));
       return this.info();
     }
 
     info() {
       const text = this.#text(this.module._qsf_web_info());
-      return text === "" ? null : {...JSON.parse(text), memoryBytes: this.memory.buffer.byteLength};
+      if (text === "") return null;
+      return {...JSON.parse(text), threads: this.nThreads, memoryBytes: this.memory.buffer.byteLength};
     }
 
     // Begins a text; options: maxTokens, temperature, topP, topK, seed, stop. Returns how many tokens
@@ -107,7 +117,8 @@
 
     #text(at) {
       const begin = at >>> 0;
-      return new TextDecoder().decode(this.bytes.subarray(begin, this.bytes.indexOf(0, begin)));
+      // A copy: browsers decode no memory that is shared.
+      return new TextDecoder().decode(this.bytes.slice(begin, this.bytes.indexOf(0, begin)));
     }
 
     // Calls with the address and length of a text in the module's memory.

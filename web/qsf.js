@@ -7,7 +7,8 @@
 //   const {text} = await model.chat([{role: "user", content: "Hello"}]);
 //   await model.close();
 //
-// The engine runs in a Worker, so the page stays responsive. Errors are Error objects with a `code`.
+// The engine runs in a Worker, so the page stays responsive, and in more of them where memory can be
+// shared: in node, and in pages that are isolated (docs/web.md). Errors are Error objects with a `code`.
 "use strict";
 
 (function (exports) {
@@ -17,6 +18,13 @@
   function makeWorker() {
     if (isNode) return new (require("node:worker_threads").Worker)(base + "worker.js");
     return new Worker(base + "worker.js");
+  }
+
+  // Processors are mostly two to a core. 0: no memory can be shared.
+  function defaultThreads() {
+    if (isNode) return Math.min(4, Math.ceil(require("node:os").cpus().length / 2));
+    if (!globalThis.crossOriginIsolated || typeof SharedArrayBuffer === "undefined") return 0;
+    return Math.min(4, Math.ceil((navigator.hardwareConcurrency ?? 1) / 2));
   }
 
   class Model {
@@ -40,9 +48,9 @@
 
     async open(path, options) {
       const url = isNode ? path : new URL(path, document.baseURI).href;
-      const moduleUrl = options.module ?? base + "qsf_module.js";
+      const threads = defaultThreads() === 0 ? 0 : options.threads ?? defaultThreads();
       try {
-        this.model = await this.#call("open", {path: url, moduleUrl, ...options});
+        this.model = await this.#call("open", {modules: base, ...options, path: url, threads});
       } catch (error) {
         await this.#stop(error);
         throw error;
@@ -157,6 +165,8 @@
   //   megabytes   all the memory of the engine, in 10^6 bytes (64)
   //   context     positions of the context; 0: as many as fit
   //   cache       in a page: keeps what was read in the browser's private files (false)
-  //   module      where qsf_module.js lies, if not beside this file
+  //   threads     that compute, while another one reads: 1 to 64, by default half of the processors
+  //               and 4 at most; 0, or where no memory can be shared: one Worker does everything
+  //   modules     the folder of qsf_module.js and qsf_threads.js with a / at its end, if not this one
   exports.open = (path, options = {}) => new Model().open(path, {megabytes: 64, context: 0, ...options});
 })(typeof module === "object" ? module.exports : (globalThis.qsf ??= {}));

@@ -116,13 +116,15 @@ EMSCRIPTEN_KEEPALIVE int qsf_web_error_code() {
 
 // All functions below return 0 or more, or the negative qsf_code of an error, unless they say else.
 
-// Opens a model within `megabytes` of memory; context 0: as long as fits.
-EMSCRIPTEN_KEEPALIVE int qsf_web_open(const char* path, int megabytes, int context) {
+// Opens a model within `megabytes` of memory; context 0: as long as fits. `threads` compute, this
+// one included.
+EMSCRIPTEN_KEEPALIVE int qsf_web_open(const char* path, int megabytes, int context, int threads) {
   Web& w = web();
   if (w.engine != nullptr) return invalid("open: a model is open already; close it first");
   const std::unique_ptr<QSFConfig, Free> config(qsf_config_default());
   if (config == nullptr) return invalid("open: no memory for its options");
   qsf_config_set_ram_budget(config.get(), static_cast<std::size_t>(megabytes));
+  qsf_config_set_threads(config.get(), threads);
   if (context > 0) qsf_config_set_max_seq_len(config.get(), context);
   QSFEngine* engine = nullptr;
   if (qsf_engine_open(path, config.get(), &engine, &w.error) != QSF_OK) return -w.error.code;

@@ -23,20 +23,32 @@
     channel.port2.postMessage(0);
   });
 
-  async function load(request) {
+  async function compile(url) {
+    if (isNode) return new WebAssembly.Module(require("node:fs").readFileSync(url));
+    const answer = await fetch(url);
+    if (!answer.ok) throw new api.QsfError("not_found", `${url}: HTTP ${answer.status}`);
+    // A browser compiles it while it arrives and keeps the result.
+    if (answer.headers.get("Content-Type") === "application/wasm") return WebAssembly.compileStreaming(answer);
+    return WebAssembly.compile(await answer.arrayBuffer());
+  }
+
+  async function load({path, modules, threads, cache}) {
+    const script = modules + (threads > 0 ? "qsf_threads.js" : "qsf_module.js");
+    const parts = ["engine.js", threads > 0 ? "reader_files.js" : isNode ? "files_node.js" : "files_http.js"];
     if (isNode) {
-      const fs = require("node:fs");
-      const factory = require(request.moduleUrl);
-      api = {...require("./engine.js"), ...require("./files_http.js"), ...require("./files_node.js")};
-      const wasm = fs.readFileSync(request.moduleUrl.replace(/\.js$/, ".wasm"));
-      return {factory, wasm, files: new api.NodeFiles()};
+      for (const part of parts) api = {...api, ...require("./" + part)};
+    } else {
+      importScripts(...parts);
+      api = globalThis.qsf;
     }
-    importScripts("engine.js", "files_http.js", request.moduleUrl);
-    api = globalThis.qsf;
-    const files = new api.HttpFiles({cache: request.cache});
-    const answer = await fetch(request.moduleUrl.replace(/\.js$/, ".wasm"));
-    if (!answer.ok) throw new api.QsfError("not_found", `${answer.url}: HTTP ${answer.status}`);
-    return {factory: globalThis.qsfModule, wasm: answer.arrayBuffer(), files};
+    const wasm = compile(script.replace(/\.js$/, ".wasm"));
+    wasm.catch(() => {});  // it is waited for below, perhaps after another error
+    if (!isNode) importScripts(script);
+    const factory = isNode ? require(script) : globalThis.qsfModule;
+    const Files = threads > 0 ? api.ReaderFiles : isNode ? api.NodeFiles : api.HttpFiles;
+    const files = new Files({path, cache});
+    await files.prepare(path);
+    return {factory, wasm, files, script, nThreads: threads};
   }
 
   async function write(request) {
@@ -54,9 +66,8 @@
 
   const calls = {
     async open(request) {
-      const {factory, wasm, files} = await load(request);
-      await files.prepare(request.path);
-      engine = await api.Engine.create({factory, wasm, files, megabytes: request.megabytes});
+      const loaded = await load(request);
+      engine = await api.Engine.create({...loaded, megabytes: request.megabytes});
       return engine.open(request.path, {context: request.context});
     },
     write,
@@ -65,7 +76,7 @@
     },
     async close() {
       engine?.close();
-      engine?.files.end?.();
+      await engine?.files.end?.();
       engine = null;
     },
   };

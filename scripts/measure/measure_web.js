@@ -1,27 +1,30 @@
 #!/usr/bin/env node
 // SPDX-License-Identifier: MIT
 //
-// Measures the engine in node beside the native SSE4.2 kernels, one thread each, in turns.
+// Measures the engine in node beside the native SSE4.2 kernels, in turns.
 //
 //   measure_web.js MODEL.qsf [--web dist/web] [--tool build/release/bin/qsf] [--megabytes 1000]
-//                  [--tokens 200] [--runs 5] [--browser yes]
+//                  [--threads 0] [--tokens 200] [--runs 5] [--browser yes]
 //
 // Every run is a process of its own that opens the model and writes a greedy text without
 // speculation; the rate is that of the tokens after the first. With fewer --megabytes than the
 // model has, node reads weights in every pass; the native program has them in memory all the same.
 // `warm` is the rate of a second text of the same process: by then node has compiled the module.
-// With --browser yes, headless Chromium writes instead, from a server on this machine: by HTTP, by
+// With --browser yes, headless Chromium writes instead, from `qsf serve` on this machine: by HTTP, by
 // HTTP while what was read is kept in private files, and from these; `first` is the time from open()
-// to the first text. Prints medians and ranges. Needs dist/web (scripts/package/make_web).
+// to the first text. Then what the page takes: by the browser's own account, and the renderer's share
+// of memory by Linux. Prints medians and ranges. Needs dist/web (scripts/package/make_web).
 "use strict";
 
 const {execFileSync, spawnSync} = require("node:child_process");
+const fs = require("node:fs");
+const os = require("node:os");
 const path = require("node:path");
 
 const kPrompt = "Once upon a time";
 const kRoot = path.resolve(__dirname, "../..");
 const kDefaults = {web: path.join(kRoot, "dist/web"), tool: path.join(kRoot, "build/release/bin/qsf"),
-                   megabytes: "1000", tokens: "200", runs: "5", browser: "no"};
+                   megabytes: "1000", threads: "0", tokens: "200", runs: "5", browser: "no"};
 
 function fail(message) {
   console.error(`measure_web.js: ${message}`);
@@ -46,10 +49,14 @@ function parse(words) {
   return options;
 }
 
+function howToOpen({megabytes, threads}) {
+  return {megabytes: Number(megabytes), threads: Number(threads), context: 1024};
+}
+
 // Runs in a process of its own: prints the rates of two texts.
 async function writeTexts(options) {
   const qsf = require(path.resolve(options.web, "qsf.js"));
-  const model = await qsf.open(path.resolve(options.model), {megabytes: Number(options.megabytes), context: 1024});
+  const model = await qsf.open(path.resolve(options.model), howToOpen(options));
   const rates = [];
   for (const prompt of [kPrompt, `${kPrompt},`]) {
     const stream = model.generate(prompt, {maxTokens: Number(options.tokens), temperature: 0});
@@ -66,7 +73,8 @@ async function writeTexts(options) {
 }
 
 function rateOfTool(options) {
-  const done = spawnSync(options.tool, ["run", options.model, kPrompt, "-n", options.tokens, "-t", "1", "-c", "1024",
+  const done = spawnSync(options.tool, ["run", options.model, kPrompt, "-n", options.tokens, "-c", "1024",
+                                        "-t", String(Math.max(1, Number(options.threads))),
                                         "--temperature", "0", "--speculate", "off"],
                          {env: {...process.env, QSF_ISA: "sse42"}, encoding: "utf8"});
   const told = /generated \d+ tokens, ([\d.]+) tokens\/s/.exec(done.stderr ?? "");
@@ -100,30 +108,48 @@ function measure(options) {
   }
 }
 
+const inMb = (bytes) => (bytes / 1e6).toFixed(1);
+
+// What a page with an open model takes.
+async function printMemory(page, name, how) {
+  await page.run(`(async () => {
+    globalThis.held = await qsf.open(${JSON.stringify(name)}, ${JSON.stringify(how)});
+    for await (const text of held.generate("${kPrompt}", {maxTokens: 20, temperature: 0}));
+  })()`);
+  const bytes = await page.run("performance.measureUserAgentSpecificMemory().then((all) => all.bytes)");
+  console.log(`memory   ${inMb(bytes)} MB by the browser, ${inMb(page.rendererBytes())} MB of the renderer; ` +
+              `before the model ${inMb(page.bytesBefore)} MB`);
+  await page.run("held.close()");
+}
+
 // A browser of its own for every run: nothing is kept from the one before.
 async function measureBrowser(options) {
-  const {Page, writes} = require(path.join(kRoot, "web/tests/browser_page.js"));
-  const {serve} = require(path.resolve(options.web, "serve.js"));
-  const server = await serve(0, [path.resolve(options.web), path.dirname(path.resolve(options.model))]);
+  const {Page, WebServer, writes} = require(path.join(kRoot, "web/tests/browser_page.js"));
+  const folder = fs.mkdtempSync(path.join(os.tmpdir(), "qsf_measure_web."));
+  const name = path.basename(options.model);
+  fs.cpSync(path.resolve(options.web), folder, {recursive: true});
+  fs.copyFileSync(options.model, path.join(folder, name));
+  const server = await WebServer.start(options.tool, folder, path.join(folder, name));
   const results = {http: [], keeping: [], kept: []};
   for (let i = 0; i < Number(options.runs); ++i) {
-    const page = await Page.open(`http://127.0.0.1:${server.address().port}/demo.html`);
-    for (const name of Object.keys(results)) {
-      const how = {megabytes: Number(options.megabytes), context: 1024, cache: name !== "http"};
-      results[name].push(await page.run(writes(path.basename(options.model), how, Number(options.tokens))));
+    const page = await Page.open(server.url + "demo.html");
+    page.bytesBefore = page.rendererBytes();
+    for (const [of, all] of Object.entries(results)) {
+      all.push(await page.run(writes(name, {...howToOpen(options), cache: of !== "http"}, Number(options.tokens))));
     }
+    if (i + 1 === Number(options.runs)) await printMemory(page, name, howToOpen(options));
     await page.close();
   }
-  server.closeAllConnections();
-  server.close();
-  for (const [name, of] of Object.entries(results)) {
+  await server.stop();
+  fs.rmSync(folder, {recursive: true});
+  for (const [how, of] of Object.entries(results)) {
     const rate = rangeOf(of.map(({tokens, generateMs}) => (tokens - 1) / generateMs * 1e3));
     const first = rangeOf(of.map((result) => result.first));
     const {httpBytes, keptBytes, memoryBytes} = of[0].info;
-    console.log(`${name.padEnd(8)} ${rate.median.toFixed(2)} tokens/s (${rate.least.toFixed(2)} to ` +
+    console.log(`${how.padEnd(8)} ${rate.median.toFixed(2)} tokens/s (${rate.least.toFixed(2)} to ` +
                 `${rate.most.toFixed(2)}), first ${first.median.toFixed(0)} ms (${first.least.toFixed(0)} to ` +
-                `${first.most.toFixed(0)}); ${(httpBytes / 1e6).toFixed(1)} MB by HTTP, ` +
-                `${(keptBytes / 1e6).toFixed(1)} MB from private files, memory ${(memoryBytes / 1e6).toFixed(1)} MB`);
+                `${first.most.toFixed(0)}); ${inMb(httpBytes)} MB by HTTP, ` +
+                `${inMb(keptBytes)} MB from private files, memory of the module ${inMb(memoryBytes)} MB`);
   }
 }
 

@@ -1,12 +1,38 @@
 // SPDX-License-Identifier: MIT
 //
-// Drives headless Chromium, for browser_test.js and scripts/measure/measure_web.js.
+// `qsf serve` and headless Chromium, for browser_test.js and scripts/measure/measure_web.js.
 "use strict";
 
 const {spawn} = require("node:child_process");
 const fs = require("node:fs");
 const os = require("node:os");
 const path = require("node:path");
+
+// `qsf serve --web FOLDER` on a free port.
+class WebServer {
+  static async start(tool, folder, model) {
+    const server = new WebServer();
+    server.process = spawn(tool, ["serve", model, "--web", folder, "--port", "0"],
+                           {stdio: ["ignore", "ignore", "pipe"]});
+    let told = "";
+    server.url = await new Promise((resolve, reject) => {
+      server.process.stderr.on("data", (data) => {
+        told += data;
+        const match = /listening on (http:\S+)/.exec(told);
+        if (match) resolve(match[1] + "/web/");
+      });
+      server.process.on("error", reject);
+      server.process.on("exit", () => reject(new Error(`${tool} serve ended: ${told}`)));
+    });
+    return server;
+  }
+
+  async stop() {
+    const ended = new Promise((resolve) => this.process.once("exit", resolve));
+    this.process.kill();
+    await ended;
+  }
+}
 
 // A page of headless Chromium, driven through its debugging pipe.
 class Page {
@@ -43,6 +69,25 @@ class Page {
       throw new Error(exceptionDetails.exception?.description ?? exceptionDetails.text);
     }
     return result.value;
+  }
+
+  // The renderer's share of memory (Linux).
+  rendererBytes() {
+    const parents = new Map();
+    for (const id of fs.readdirSync("/proc").filter((name) => /^\d+$/.test(name))) {
+      try {
+        parents.set(Number(id), Number(fs.readFileSync(`/proc/${id}/stat`, "utf8").replace(/^.*\) /, "").split(" ")[1]));
+      } catch {
+        continue;  // it has ended
+      }
+    }
+    const isOurs = (id) => id === this.process.pid || (parents.has(id) && isOurs(parents.get(id)));
+    let bytes = 0;
+    for (const id of [...parents.keys()].filter(isOurs)) {
+      if (!fs.readFileSync(`/proc/${id}/cmdline`, "utf8").includes("--type=renderer")) continue;
+      bytes += 1024 * Number(/^Pss:\s+(\d+)/m.exec(fs.readFileSync(`/proc/${id}/smaps_rollup`, "utf8"))[1]);
+    }
+    return bytes;
   }
 
   async close() {
@@ -86,4 +131,4 @@ function writes(model, options, nTokens = 100) {
   })()`;
 }
 
-module.exports = {Page, writes};
+module.exports = {Page, WebServer, writes};

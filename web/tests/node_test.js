@@ -2,18 +2,22 @@
 //
 // The engine under node:  node --test node_test.js
 //
-// QSF_WEB_MODULE is qsf_module.js, QSF_WEB_MODEL the bundled model, QSF_WEB_EXPECTED a file with what
+// QSF_WEB_MODULES is the folder of the modules, QSF_WEB_MODEL the bundled model, QSF_WEB_EXPECTED a file with what
 // the native scalar engine writes after kPrompt, 100 tokens, always the likeliest.
 "use strict";
 
 const assert = require("node:assert");
 const fs = require("node:fs");
+const os = require("node:os");
+const {join} = require("node:path");
 const test = require("node:test");
 const qsf = require("../qsf.js");
 
 const kPrompt = "Once upon a time";
 const kGreedy = {maxTokens: 100, temperature: 0};
-const options = {module: process.env.QSF_WEB_MODULE, megabytes: 32};
+const kSmall = {megabytes: 10, context: 256};
+const options = {modules: process.env.QSF_WEB_MODULES, megabytes: 32};
+const expected = fs.readFileSync(process.env.QSF_WEB_EXPECTED, "utf8").trimEnd();
 const path = process.env.QSF_WEB_MODEL;
 
 const open = (more = {}) => qsf.open(path, {...options, ...more});
@@ -28,7 +32,6 @@ async function written(stream) {
 }
 
 test("writes what the native engine writes", async () => {
-  const expected = fs.readFileSync(process.env.QSF_WEB_EXPECTED, "utf8").trimEnd();
   const model = await open();
   assert.strictEqual(model.model.instructionSet, "wasm");
   const {text, tokens, reason} = await written(model.generate(kPrompt, kGreedy));
@@ -37,15 +40,41 @@ test("writes what the native engine writes", async () => {
   await model.close();
 });
 
-test("streams weights in a smaller memory and writes the same", async () => {
-  const whole = await open();
-  const {text} = await written(whole.generate(kPrompt, kGreedy));
-  await whole.close();
-  const small = await open({megabytes: 10, context: 256});
-  const info = small.model;
-  assert.ok(info.memoryBytes <= 10e6);
-  assert.strictEqual((await written(small.generate(kPrompt, kGreedy))).text, text);
-  await small.close();
+test("writes the same with any number of threads, all in memory or streamed", async () => {
+  for (const [threads, how] of [[0, {}], [1, {}], [4, {}], [0, kSmall], [1, kSmall], [2, kSmall],
+                                 [4, {megabytes: 11, context: 448}]]) {
+    const model = await open({threads, ...how});
+    assert.strictEqual(model.model.threads, threads);
+    assert.ok(model.model.memoryBytes <= 1e6 * (how.megabytes ?? 32));
+    const {text} = await written(model.generate(kPrompt, kGreedy));
+    assert.strictEqual((kPrompt + text).trimEnd(), expected.trimStart(), `${threads} threads`);
+    const {weightBytesRead, fileBytes} = await model.info();
+    assert.strictEqual(weightBytesRead > 10 * fileBytes, "megabytes" in how, `${weightBytesRead} bytes read`);
+    await model.close();
+  }
+});
+
+test("refuses what threads cannot do, and says why", async () => {
+  for (const threads of [0, 2]) {
+    await assert.rejects(qsf.open("/nowhere/model.qsf", {...options, threads}),
+                         {code: "not_found", message: /\/nowhere\/model.qsf.*no such file/});
+    await assert.rejects(open({megabytes: 8, context: 1024, threads}), {code: "out_of_budget"});
+  }
+  await assert.rejects(open({threads: 65}), {code: "invalid_argument"});
+  await assert.rejects(open({threads: 1.5}), {code: "invalid_argument"});
+});
+
+test("reports a file that ends early, with threads and without", async (context) => {
+  const folder = fs.mkdtempSync(join(os.tmpdir(), "qsf_node_test."));
+  context.after(() => fs.rmSync(folder, {recursive: true}));
+  for (const threads of [0, 2]) {
+    const copy = join(folder, `${threads}.qsf`);
+    fs.copyFileSync(path, copy);
+    const model = await qsf.open(copy, {...options, ...kSmall, threads});
+    fs.truncateSync(copy, 1000000);
+    await assert.rejects(written(model.generate(kPrompt, kGreedy)), {code: "corrupt"});
+    await model.close();
+  }
 });
 
 test("cancels between tokens and goes on afterwards", async () => {
