@@ -12,6 +12,8 @@ const os = require("node:os");
 const {join} = require("node:path");
 const test = require("node:test");
 const qsf = require("../qsf.js");
+const {Engine} = require("../engine.js");
+const {ReaderFiles} = require("../reader_files.js");
 
 const kPrompt = "Once upon a time";
 const kGreedy = {maxTokens: 100, temperature: 0};
@@ -62,6 +64,20 @@ test("refuses what threads cannot do, and says why", async () => {
   }
   await assert.rejects(open({threads: 65}), {code: "invalid_argument"});
   await assert.rejects(open({threads: 1.5}), {code: "invalid_argument"});
+});
+
+test("refuses threads that have no Worker, and takes those that have", async () => {
+  const script = options.modules + "qsf_threads.js";
+  const files = new ReaderFiles({});
+  const wasm = new WebAssembly.Module(fs.readFileSync(options.modules + "qsf_threads.wasm"));
+  const engine = await Engine.create({factory: require(script), wasm, files, megabytes: 32, nThreads: 2, script});
+  engine.nThreads = 4;
+  assert.throws(() => engine.open(path), {code: "out_of_budget"});
+  engine.nThreads = 2;
+  assert.strictEqual(engine.open(path).threads, 2);
+  engine.close();
+  await files.end();
+  engine.module.PThread.terminateAllThreads();
 });
 
 test("reports a file that ends early, with threads and without", async (context) => {
