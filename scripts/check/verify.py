@@ -500,6 +500,23 @@ def long_macos(runner):
     runner.checker("macos", ["bash", "scripts/package/build_macos"], skip_status=77)
 
 
+def windows_kernels(runner):
+    """Tests the kernels for Windows at every place where a stack may lie, all of them at each."""
+    if not os.path.isdir("/usr/src/googletest"):
+        runner.tally.skipped.append(("wine-kernels", "needs /usr/src/googletest; ./test installs it"))
+        return
+    if not runner.build("windows-kernels", ["kernels_test"]):
+        return
+    runner.checker("stack-vectors-kernels", [sys.executable, "scripts/check/check_stack_vectors.py",
+                                             "build/windows-kernels/tests/kernels_test.exe"])
+    expected = tiers.expected_tier() or "scalar"
+    for phase in (0, 16, 32, 48):
+        runner.checker(f"wine-kernels-{phase}", [
+            "env", f"QSF_STACK_PHASE={phase}", f"QSF_EXPECT_ISA={expected}", "QSF_TEST_STRIDE=17",
+            sys.executable, "tests/windows/in_wine.py", "build/windows/bin",
+            "build/windows-kernels/tests/kernels_test.exe", "--gtest_brief=1"], skip_status=77)
+
+
 def long_windows(runner):
     """Cross-builds the program for Windows, looks at its moves of vectors and runs it in Wine."""
     if not runner.build("dev", ["qsf"]):
@@ -512,6 +529,7 @@ def long_windows(runner):
                                      "build/windows/bin/qsf.exe", "build/windows/bin/qsf.dll"])
     runner.checker("wine", [sys.executable, "tests/windows/wine_test.py", "build/windows/bin", "build/dev/bin", "."],
                    skip_status=77)
+    windows_kernels(runner)
     in_wine = ["tests/windows/in_wine.py", "build/windows/bin"]
     model = "models/tales-5M-4bit.qsf"
     runner.checker("wine-serve", [sys.executable, *in_wine, "tools/serve/qsf_serve_test.py", "BIN", ".", model],

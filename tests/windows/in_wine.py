@@ -4,7 +4,7 @@
 
 Usage: in_wine.py WINDOWS_BIN_DIR TEST [ARGUMENT ...]
 
-The argument BIN becomes a folder of scripts named as the programs are, which start them in Wine. The exit status is the
+TEST is a program in Python, or an .exe. The argument BIN becomes a folder of scripts named as the programs are, which start them in Wine. The exit status is the
 test's, or 77 where there is no Wine or no qsf.exe. QSF_TEST_IN_WINE is set, for what Wine and Windows do otherwise:
 Ctrl-C is SIGINT here, and there are no modes of files.
 """
@@ -40,11 +40,12 @@ def main():
         write_scripts(bin_dir, folder)
         env = dict(wine.environment(scratch), QSF_TEST_IN_WINE="1")
         arguments = [folder if argument == "BIN" else argument for argument in sys.argv[2:]]
+        interpreter = wine.WINE if arguments[0].endswith(".exe") else sys.executable
         # Wine sets up its system once, which is not for a test to wait for.
         subprocess.run([os.path.join(folder, "qsf-run"), "--version"], env=env, check=True, capture_output=True,
                        timeout=wine.TIMEOUT_S)
         try:
-            return subprocess.run([sys.executable, *arguments], env=env, check=False).returncode
+            return subprocess.run([interpreter, *arguments], env=env, check=False).returncode
         finally:
             wine.end(env)
 

@@ -19,9 +19,10 @@ def missing(bin_dir):
 
 
 def environment(folder):
-    """Returns the environment of programs whose Wine keeps its system in a folder."""
+    """Returns the environment of programs whose Wine keeps its system in a folder, and has neither .NET nor a browser
+    nor a debugger, which would start for each program that crashes on purpose."""
     return dict(os.environ, WINEPREFIX=os.path.join(folder, "prefix"), WINEDEBUG="-all",
-                WINEDLLOVERRIDES="mscoree,mshtml=")
+                WINEDLLOVERRIDES="mscoree,mshtml,winedbg.exe=")
 
 
 def end(env):

@@ -10,6 +10,12 @@
 
 namespace qsf::kernels::testing_support {
 
+// What the system does. Maps memory whose first and last page cannot be touched; null: there is
+// none.
+std::byte* map_between_guards(std::size_t n_bytes) noexcept;
+void unmap_guarded(std::byte* base, std::size_t n_bytes) noexcept;
+std::size_t guard_bytes() noexcept;  // of a page
+
 class GuardedBytes {
  public:
   // Aborts when the system has no memory: tests cannot go on then.
