@@ -521,10 +521,14 @@ def long_windows(runner):
     """Cross-builds the program for Windows, looks at its moves of vectors and runs it in Wine."""
     if not runner.build("dev", ["qsf"]):
         return
-    built = runner.checker("windows-build", ["bash", "scripts/package/make_windows_zip", "--build-only"],
+    folder = "build/windows/dist"
+    shutil.rmtree(os.path.join(ROOT, folder), ignore_errors=True)
+    built = runner.checker("windows-build", ["bash", "scripts/package/make_windows_zip", "--to", folder],
                            skip_status=77)
-    if not built or not os.path.exists(os.path.join(ROOT, "build/windows/bin/qsf.exe")):
+    zips = glob.glob(os.path.join(ROOT, folder, "*.zip"))
+    if not built or not zips:
         return
+    runner.checker("windows-zip", [sys.executable, "scripts/package/check_windows_zip.py", *zips])
     runner.checker("stack-vectors", [sys.executable, "scripts/check/check_stack_vectors.py",
                                      "build/windows/bin/qsf.exe", "build/windows/bin/qsf.dll"])
     runner.checker("wine", [sys.executable, "tests/windows/wine_test.py", "build/windows/bin", "build/dev/bin", "."],

@@ -19,6 +19,8 @@ import sys
 import tempfile
 import zipfile
 
+import make_sbom
+
 ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 CHECKERS = os.path.join(ROOT, "scripts", "check")
 MAX_BYTES = 10_000_000
@@ -40,7 +42,7 @@ def listing_violations(names, info):
 
 
 def bill_violations(text, libraries, names, info):
-    """Returns what is wrong with a bill of materials; `libraries` is packaging/libraries.json."""
+    """Returns what is wrong with a bill of materials that should list `libraries`."""
     listed = {entry["name"]: entry for entry in json.loads(text)["components"]}
     found = []
     for library in libraries:
@@ -83,8 +85,7 @@ def violations(path, foreign):
         found += listing_violations(names, info)
         if any(line.startswith("lacks") for line in found):
             return found
-        with open(os.path.join(ROOT, "packaging", "libraries.json"), encoding="utf-8") as file:
-            found += bill_violations(wheel.read(f"{info}/sboms/qsf.cdx.json"), json.load(file), names, info)
+        found += bill_violations(wheel.read(f"{info}/sboms/qsf.cdx.json"), make_sbom.libraries_of("linux"), names, info)
         for name in (LIBRARY, PROGRAM):
             os.chmod(wheel.extract(name, folder), 0o755)
             found += [f"{name} names {place.decode()}, which is a path of one machine" for place in SOURCE_PATH.findall(wheel.read(name))]

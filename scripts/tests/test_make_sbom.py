@@ -25,11 +25,11 @@ def libraries():
         return json.load(file)
 
 
-def run(epoch, folder, package=("lib", "1.2+3-4", "amd64"), options=()):
-    with mock.patch.object(make_sbom, "installed_package", lambda name, machine, headers_alone: package), \
+def run(epoch, folder, package=("lib", "1.2+3-4", "amd64"), more=()):
+    with mock.patch.object(make_sbom, "installed_package", lambda name, machine, headers_alone=False: package), \
             mock.patch.dict(os.environ, {"SOURCE_DATE_EPOCH": epoch}), \
             contextlib.redirect_stdout(io.StringIO()), contextlib.redirect_stderr(io.StringIO()):
-        status = make_sbom.main(["--version", "9.8", "--machine", "x86_64", "--to", folder, *options])
+        status = make_sbom.main(["--version", "9.8", "--machine", "x86_64", "--to", folder, *more])
     path = os.path.join(folder, "sboms", "qsf.cdx.json")
     with open(path, encoding="utf-8") if status == 0 else io.StringIO("null") as file:
         return status, json.load(file)
@@ -44,7 +44,9 @@ class SbomTest(unittest.TestCase):
     def test_every_library_is_listed(self):
         status, bill = run("1700000000", self.folder)
         self.assertEqual(status, 0)
-        names = [entry["name"] for entry in libraries()]
+        names = [entry["name"] for entry in make_sbom.libraries_of("linux")]
+        self.assertIn("glibc", names)
+        self.assertNotIn("mingw-w64", names)
         self.assertEqual([entry["name"] for entry in bill["components"]], names)
         self.assertEqual(bill["dependencies"], [{"ref": "qsf", "dependsOn": names}])
         self.assertEqual(bill["metadata"]["component"]["version"], "9.8")
@@ -52,6 +54,26 @@ class SbomTest(unittest.TestCase):
         for entry in bill["components"]:
             self.assertEqual(entry["purl"], "pkg:deb/debian/lib@1.2%2B3-4?arch=amd64")
             self.assertTrue(entry["licenses"][0]["expression"])
+
+    def test_windows_has_libraries_of_its_own(self):
+        built = os.path.join(self.folder, "built", "licences")
+        os.makedirs(built)
+        for name in ("lz4", "libzstd", "pcre2", "utf8proc"):
+            with open(os.path.join(built, name + ".txt"), "w", encoding="utf-8") as file:
+                file.write(name)
+        to = os.path.join(self.folder, "to")
+        status, bill = run("5", to, more=["--system", "windows", "--built", os.path.dirname(built)])
+        self.assertEqual(status, 0)
+        listed = {entry["name"]: entry for entry in bill["components"]}
+        self.assertNotIn("glibc", listed)
+        self.assertNotIn("liburing", listed)
+        self.assertTrue({"mingw-w64", "winpthreads", "libgcc"} <= set(listed))
+        with open(make_sbom.SOURCES, encoding="utf-8") as file:
+            version = re.search(r"^libzstd (\S+)", file.read(), re.MULTILINE)[1]
+        self.assertEqual(listed["zstandard"]["purl"],
+                         f"pkg:deb/debian/libzstd@{version}?arch=source".replace("+", "%2B"))
+        with open(os.path.join(to, "libraries", "zstandard.txt"), encoding="utf-8") as file:
+            self.assertEqual(file.read(), "libzstd")
 
     def test_the_same_input_gives_the_same_bytes(self):
         bills = [run(epoch, self.folder)[1] for epoch in ("5", "5", "6")]

@@ -22,6 +22,11 @@ PACKAGES = f"""#!/usr/bin/env bash
 mkdir -p "$2"
 printf packages >"$2/{PACKAGE}"
 """
+ZIP = "qsf-1-windows-x64.zip"
+ZIPS = f"""#!/usr/bin/env bash
+mkdir -p "$2"
+printf zipped >"$2/{ZIP}"
+"""
 MINISIGN = """#!/usr/bin/env bash
 grep -qx "signed by $(cat "$3")" "$5.minisig"
 """
@@ -36,6 +41,7 @@ class VerifyReleaseTest(unittest.TestCase):
         self.programs = os.path.join(folder.name, "bin")
         self.write("repository/scripts/package/build_wheels", BUILD)
         self.write("repository/scripts/package/make_packages", PACKAGES)
+        self.write("repository/scripts/package/make_windows_zip", ZIPS)
         self.write("bin/minisign", MINISIGN)
         for name in ("verify_release", "lib.sh"):
             shutil.copy(os.path.join(rooms.SCRIPTS, name), os.path.join(self.root, "scripts"))
@@ -92,6 +98,18 @@ class VerifyReleaseTest(unittest.TestCase):
         status, said = self.verify()
         self.assertEqual(status, 1)
         self.assertIn(f"{PACKAGE}: the build gives other bytes", said)
+
+    def test_the_zip_for_windows_is_built_again(self):
+        self.write(f"dist/{ZIP}", "zipped")
+        self.sum_up()
+        status, said = self.verify()
+        self.assertEqual(status, 0, said)
+        self.assertIn("2 files have the bytes", said)
+        self.write(f"dist/{ZIP}", "others")
+        self.sum_up()
+        status, said = self.verify()
+        self.assertEqual(status, 1)
+        self.assertIn(f"{ZIP}: the build gives other bytes", said)
 
     def test_sums_are_of_all_files_but_signatures(self):
         self.write("dist/a name", "x")
