@@ -542,6 +542,8 @@ def long_windows(runner):
                    skip_status=77)
     runner.checker("wine-clients", [client_python(), *in_wine, "tools/serve/testing/clients_test.py", "BIN", smollm2()],
                    skip_status=77)
+    runner.checker("wine-budget", [sys.executable, "tests/windows/wine_budget_test.py", "build/windows/bin",
+                                   "build/dev/bin", ".", smollm2()], skip_status=77)
 
 
 # Suites that take too long for every run: name, what it does, how.
