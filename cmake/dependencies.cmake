@@ -6,8 +6,19 @@
 find_package(Threads REQUIRED)
 
 # GoogleTest as built for this machine; another one's is built from the source that Debian ships.
-if(QSF_BUILD_TESTS AND CMAKE_CROSSCOMPILING)
-  set(QSF_GTEST_SOURCE /usr/src/googletest CACHE PATH "GoogleTest's source, for tests of another machine")
+set(QSF_GTEST_SOURCE /usr/src/googletest CACHE PATH "GoogleTest's source, for tests of another machine")
+if(QSF_BUILD_TESTS AND EMSCRIPTEN)
+  # Its own build would choose another kind of exceptions.
+  add_library(qsf_gtest STATIC EXCLUDE_FROM_ALL ${QSF_GTEST_SOURCE}/googletest/src/gtest-all.cc
+              ${QSF_GTEST_SOURCE}/googlemock/src/gmock-all.cc ${QSF_GTEST_SOURCE}/googlemock/src/gmock_main.cc)
+  target_include_directories(qsf_gtest PRIVATE ${QSF_GTEST_SOURCE}/googletest ${QSF_GTEST_SOURCE}/googlemock)
+  target_include_directories(qsf_gtest SYSTEM PUBLIC ${QSF_GTEST_SOURCE}/googletest/include
+                             ${QSF_GTEST_SOURCE}/googlemock/include)
+  target_compile_options(qsf_gtest PRIVATE -w -fwasm-exceptions)
+  foreach(name IN ITEMS gtest gtest_main gmock)
+    add_library(GTest::${name} ALIAS qsf_gtest)
+  endforeach()
+elseif(QSF_BUILD_TESTS AND CMAKE_CROSSCOMPILING)
   set(INSTALL_GTEST OFF)
   add_subdirectory(${QSF_GTEST_SOURCE} ${PROJECT_BINARY_DIR}/googletest EXCLUDE_FROM_ALL SYSTEM)
   foreach(name IN ITEMS gtest gtest_main gmock)

@@ -40,6 +40,9 @@ endfunction()
 # Tests are compiled at -Og whatever the library is, in three fifths of the time, and without the
 # checks of undefined behaviour, which cost a third and are for the library.
 set(qsf_test_options $<$<NOT:$<CONFIG:Debug>>:-Og>)
+if(EMSCRIPTEN)
+  set(qsf_test_options -O1)  # it has no -Og
+endif()
 if("undefined" IN_LIST QSF_SANITIZE)
   list(APPEND qsf_test_options -fno-sanitize=undefined)
 endif()
@@ -47,6 +50,10 @@ endif()
 # Compiles what every test includes once: GoogleTest takes a second and a half a source file. The
 # flags are those of an executable, or the compiler would not take the result.
 function(qsf_reuse_test_headers name)
+  target_compile_options(${name} PRIVATE ${qsf_test_options})
+  if(EMSCRIPTEN)
+    return()
+  endif()
   if(NOT TARGET qsf_test_headers)
     set(source ${PROJECT_BINARY_DIR}/test_headers.cc)
     file(CONFIGURE OUTPUT ${source} CONTENT "")
@@ -58,9 +65,17 @@ function(qsf_reuse_test_headers name)
       <gmock/gmock.h> <gtest/gtest.h> <algorithm> <optional> <span> <string> <string_view> <vector>)
   endif()
   target_precompile_headers(${name} REUSE_FROM qsf_test_headers)
-  target_compile_options(${name} PRIVATE ${qsf_test_options})
   # Of the C++ library's own strings, wrong, and only where its headers were precompiled (gcc 12).
   target_compile_options(${name} PRIVATE "$<$<CXX_COMPILER_ID:GNU>:-Wno-array-bounds;-Wno-restrict;-Wno-stringop-overflow>")
+endfunction()
+
+# Links a program that node runs, with the variables of its own environment.
+function(qsf_run_by_node name)
+  set_target_properties(${name} PROPERTIES
+    RULE_LAUNCH_LINK "${CMAKE_COMMAND} -E env NODE_PATH=/usr/share/nodejs ")
+  target_link_options(${name} PRIVATE
+    -sENVIRONMENT=node -sALLOW_MEMORY_GROWTH=1 -sEXIT_RUNTIME=1 -sTOTAL_STACK=1048576
+    --pre-js ${PROJECT_SOURCE_DIR}/web/tests/node_environment.js)
 endfunction()
 
 # qsf_test(NAME SOURCES a_test.cc ... DEPS base ... LABELS unit [PRIVATE_DEPS ...] [TIMEOUT seconds])
@@ -84,6 +99,9 @@ function(qsf_test name)
     qsf_compile_together(${name} 16)  # 2 GB for the compiler, with sanitizers
   endif()
   set_target_properties(${name} PROPERTIES RUNTIME_OUTPUT_DIRECTORY ${PROJECT_BINARY_DIR}/tests)
+  if(EMSCRIPTEN)
+    qsf_run_by_node(${name})
+  endif()
   # Fixed paths a test may use: data in the source tree, scratch in the build tree, and shared test
   # material beside the checkout, which may be absent (tests then say so and skip).
   target_compile_definitions(${name} PRIVATE

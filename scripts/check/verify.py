@@ -490,9 +490,13 @@ def long_wheels(runner):
 
 
 def long_web(runner):
-    """Builds the engine for browsers and writes with it in node and in Chromium."""
-    if runner.build("dev", ["qsf"]):
-        runner.checker("web", ["bash", "scripts/package/make_web", "--to", "build/web", "--test"], skip_status=77)
+    """Builds the engine for browsers, tests its kernels in node, and writes with it there and in
+    Chromium."""
+    if (runner.build("dev", ["qsf"])
+            and runner.checker("web", ["bash", "scripts/package/make_web", "--to", "build/web", "--test"],
+                               skip_status=77)
+            and runner.build("wasm-kernels", ["kernels_test"])):
+        runner.ctest("wasm-kernels", "kernel", environment={"QSF_EXPECT_ISA": "wasm", "QSF_TEST_STRIDE": "17"})
 
 
 def long_macos(runner):

@@ -262,16 +262,15 @@ TEST_P(ActivationTest, GeluTanhMul) {
           },
           "soft_cap");
       if (!same) return same;
-      for (const auto& [run, reference] :
-           {std::pair{kernels.silu_mul, scalar.silu_mul},
-            std::pair{kernels.sigmoid_mul, scalar.sigmoid_mul},
-            std::pair{kernels.relu_squared_mul, scalar.relu_squared_mul},
-            std::pair{kernels.swish_clamped_mul, scalar.swish_clamped_mul},
-            std::pair{kernels.gelu_tanh_mul, scalar.gelu_tanh_mul}}) {
+      for (const auto& both : {std::pair{kernels.silu_mul, scalar.silu_mul},
+                               std::pair{kernels.sigmoid_mul, scalar.sigmoid_mul},
+                               std::pair{kernels.relu_squared_mul, scalar.relu_squared_mul},
+                               std::pair{kernels.swish_clamped_mul, scalar.swish_clamped_mul},
+                               std::pair{kernels.gelu_tanh_mul, scalar.gelu_tanh_mul}}) {
         same = compare(
             [&] {
-              run(x.data(), up.data(), got.data(), n);
-              reference(x.data(), up.data(), want.data(), n);
+              both.first(x.data(), up.data(), got.data(), n);
+              both.second(x.data(), up.data(), want.data(), n);
             },
             "product");
         if (!same) return same;

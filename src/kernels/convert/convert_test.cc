@@ -6,11 +6,11 @@
 
 #include <gtest/gtest.h>
 
-#include <bit>
 #include <cmath>
 #include <cstring>
 #include <vector>
 
+#include "base/bit_cast.h"
 #include "kernels/testing/guard_pages.h"
 #include "kernels/testing/isa_coverage.h"
 #include "kernels/testing/seeded_rng.h"
@@ -38,7 +38,7 @@ void expect_same(float got, float want, std::uint32_t bits) {
   if (std::isnan(want)) {
     EXPECT_TRUE(std::isnan(got)) << bits;
   } else {
-    EXPECT_EQ(std::bit_cast<std::uint32_t>(got), std::bit_cast<std::uint32_t>(want)) << bits;
+    EXPECT_EQ(bit_cast<std::uint32_t>(got), bit_cast<std::uint32_t>(want)) << bits;
   }
 }
 
@@ -62,7 +62,7 @@ TEST_P(ConvertTest, NarrowsLikeTheDefinition) {
   constexpr std::size_t kCount = 0xFFFFFFFFU / kStep;
   std::vector<float> values(kCount);
   for (std::size_t i = 0; i < kCount; ++i) {
-    values[i] = std::bit_cast<float>(static_cast<std::uint32_t>(i) * kStep);
+    values[i] = bit_cast<float>(static_cast<std::uint32_t>(i) * kStep);
   }
   for (const float edge : {65504.0F, 65519.99F, 65520.0F, 0x1p-14F, 0x1p-24F, 0x1p-25F, 0x1.8p-25F,
                            0x1.ffep-15F, 0x1.fffp-15F}) {
@@ -143,7 +143,7 @@ TEST(ConvertCheckerTest, CatchesEveryPlantedFault) {
   ConvertKernels truncating = convert_kernels().back();
   truncating.f32_to_bf16 = [](const float* from, BF16* to, std::size_t n) noexcept {
     for (std::size_t i = 0; i < n; ++i) {
-      to[i].bits = static_cast<std::uint16_t>(std::bit_cast<std::uint32_t>(from[i]) >> 16);
+      to[i].bits = static_cast<std::uint16_t>(bit_cast<std::uint32_t>(from[i]) >> 16);
     }
   };
   EXPECT_FALSE(agrees(truncating));

@@ -6,12 +6,12 @@
 
 #include <gtest/gtest.h>
 
-#include <bit>
 #include <cmath>
 #include <cstdint>
 #include <cstdio>
 #include <limits>
 
+#include "base/bit_cast.h"
 #include "kernels/testing/seeded_rng.h"
 #include "kernels/testing/special_values.h"
 #include "kernels/testing/sweep.h"
@@ -41,10 +41,10 @@ double worst_error(float largest, Ours ours, Theirs theirs) {
   const std::uint32_t step = 1009 * testing_support::sweep_stride();
   double worst = 0.0;
   float at = 0.0F;
-  const std::uint32_t end = std::bit_cast<std::uint32_t>(largest);
+  const std::uint32_t end = bit_cast<std::uint32_t>(largest);
   for (std::uint32_t bits = 0; bits <= end; bits += step) {
     for (const std::uint32_t sign : {0U, 0x80000000U}) {
-      const float x = std::bit_cast<float>(bits | sign);
+      const float x = bit_cast<float>(bits | sign);
       const double error = error_in_ulp(ours(x), theirs(static_cast<double>(x)));
       if (!(error <= worst)) {
         worst = error;
@@ -135,7 +135,7 @@ TEST(MathTest, LogIsWithinTwoUlpOfDouble) {
   };
   const std::uint32_t n_draws = 1'000'000 / testing_support::sweep_stride();
   for (std::uint32_t i = 0; i < n_draws; ++i) {
-    check(std::bit_cast<double>(rng.get().next_u64() % 0x7FF0000000000000U));
+    check(bit_cast<double>(rng.get().next_u64() % 0x7FF0000000000000U));
     check(0.5 + 1.5 * rng.get().next_f64());
   }
   check(1.0);

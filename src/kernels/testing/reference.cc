@@ -390,7 +390,7 @@ const std::byte* WeightProblem::input_row(ActivationType input, std::size_t i) c
 
 MatMulArgs WeightProblem::matmul_args(ActivationType input, float* y, std::size_t y_stride) const {
   return {.weights = groups_.data(),
-          .group_bytes = qsf::group_bytes(format_, n_cols_),
+          .group_bytes = static_cast<std::size_t>(qsf::group_bytes(format_, n_cols_)),
           .x = input_row(input, 0),
           .x_stride = row_stride(input, n_cols_),
           .y = y,

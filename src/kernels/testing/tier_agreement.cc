@@ -2,10 +2,11 @@
 
 #include "kernels/testing/tier_agreement.h"
 
-#include <bit>
 #include <cmath>
 #include <limits>
 #include <numeric>
+
+#include "base/bit_cast.h"
 
 namespace qsf::kernels::testing_support {
 namespace {
@@ -51,7 +52,7 @@ GuardedArray<float> make_data(RowData data, std::size_t n_values, SeededRng& rng
 ::testing::AssertionResult same_bits(const float* got, const float* want, std::size_t n_values) {
   for (std::size_t i = 0; i < n_values; ++i) {
     if (std::isnan(got[i]) && std::isnan(want[i])) continue;
-    if (std::bit_cast<std::uint32_t>(got[i]) == std::bit_cast<std::uint32_t>(want[i])) continue;
+    if (bit_cast<std::uint32_t>(got[i]) == bit_cast<std::uint32_t>(want[i])) continue;
     return ::testing::AssertionFailure() << "value " << i << " of " << n_values << ": " << got[i]
                                          << " where the scalar tier has " << want[i];
   }
