@@ -282,6 +282,9 @@ qsf::Status convert(const ConvertOptions& options) {
   QSF_RETURN_IF_ERROR(check_files(options));
   QSF_ASSIGN_OR_RETURN(Input input, open_input(options));
   qsf::TranscodeOptions transcode = transcode_options(options, input);
+  QSF_ASSIGN_OR_RETURN(const qsf::TensorFormats by_name,
+                       qsf::formats_by_rules(*input.model, options.tensor_types, options.block));
+  if (!options.tensor_types.empty()) transcode.formats = &by_name;
   QSF_RETURN_IF_ERROR(fit_budget(*input.model, options.ram_budget_bytes, options.gptq, transcode));
   if (input.merged != nullptr) QSF_RETURN_IF_ERROR(input.merged->load());
   QSF_RETURN_IF_ERROR(check_target_size(options, *input.model, transcode));

@@ -46,7 +46,8 @@ struct Words {
   std::string rotation = "none";
   std::string compression = "none";
   std::uint32_t layout = 1;
-  std::vector<std::string> merge;  // ADAPTER or ADAPTER:SCALE
+  std::vector<std::string> merge;         // ADAPTER or ADAPTER:SCALE
+  std::vector<std::string> tensor_types;  // PATTERN=TYPE
 };
 
 std::vector<std::string> preset_names() {
@@ -109,7 +110,7 @@ std::string check_paths(const OptionParser& parser, ConvertOptions& options) {
     }
     for (const char* option :
          {"--report", "--work-folder", "--rotate", "--calibration", "--target-size", "--ram-budget",
-          "--merge-lora", "--base", "--head-sketch"}) {
+          "--tensor-type", "--merge-lora", "--base", "--head-sketch"}) {
       if (parser.count(option) > 0) return std::string("--random excludes ") + option;
     }
     return {};
@@ -131,6 +132,7 @@ void note_model_options(const OptionParser& parser, ConvertOptions& options) {
   for (const char* option : {"--quant-type",
                              "--target-size",
                              "--head-type",
+                             "--tensor-type",
                              "--block-size",
                              "--scale-search",
                              "--rounding",
@@ -184,6 +186,15 @@ std::string check_adapter_options(const Words& words, ConvertOptions& options) {
   }
   if (!options.base.empty() && !options.merge.empty()) {
     return "--base excludes --merge-lora: it is for an adapter that becomes a file of its own";
+  }
+  return {};
+}
+
+std::string check_tensor_types(const Words& words, ConvertOptions& options) {
+  for (const std::string& word : words.tensor_types) {
+    auto rule = qsf::parse_tensor_type_rule(word);
+    if (!rule) return "--tensor-type " + std::string(rule.error().message());
+    options.tensor_types.push_back(*std::move(rule));
   }
   return {};
 }
@@ -245,7 +256,7 @@ std::string check_choices(const OptionParser& parser, const Words& words,
     return "--ternary-packing excludes --for, its older name";
   }
   if (options.target_bytes == 0) return {};
-  for (const char* option : {"--quant-type", "--block-size"}) {
+  for (const char* option : {"--quant-type", "--tensor-type", "--block-size"}) {
     if (parser.count(option) > 0) {
       return std::string("--target-size excludes ") + option + ": it chooses types and blocks";
     }
@@ -267,6 +278,13 @@ void add_type_options(OptionParser& parser, ConvertOptions& options, Words& word
       .choice("--head-type", words.head_type, type_names(),
               "Type of embedding and head; default: by --quant-type")
       .type_name("TYPE");
+  parser
+      .value("--tensor-type", words.tensor_types,
+             "Type of the matrices in whose name the regular expression PATTERN is found, before "
+             "--head-type and --quant-type; of several the first counts. Names are those of GGUF: "
+             "'blk\\.[0-3]\\.ffn_down=q6_k', attn_v=8bit, token_embd=q6_k. May be given several "
+             "times")
+      .type_name("PATTERN=TYPE");
   parser
       .value("--block-size", options.block,
              "Columns that share a scale: 32, 64, 128 or 256; 32 or 64 in super-blocks")
@@ -464,7 +482,8 @@ std::optional<int> parse_convert_options(int argc, const char* const* argv,
   for (const std::string& problem :
        {check_paths(parser, options), check_rotation(options), check_mtp(parser, options),
         check_sketch(parser, options), check_calibration(parser, options),
-        check_choices(parser, words, options), check_adapter_options(words, options)}) {
+        check_choices(parser, words, options), check_tensor_types(words, options),
+        check_adapter_options(words, options)}) {
     if (!problem.empty()) return parser.usage_error(problem);
   }
   return std::nullopt;

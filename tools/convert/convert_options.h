@@ -11,6 +11,7 @@
 #include <string_view>
 #include <vector>
 
+#include "convert/choose/tensor_type_rules.h"
 #include "convert/encode/transcode_types.h"
 #include "format/qsf_layout.h"
 #include "import/gguf/i2s_flavor.h"
@@ -31,15 +32,16 @@ struct MergedAdapter {
 struct ConvertOptions {
   std::string input;  // empty with `random`
   std::string output;
-  std::string base;                         // .qsf model that an adapter is for; empty: none
-  bool any_base = false;                    // the adapter fits other models of that shape too
-  std::vector<MergedAdapter> merge;         // in this order
-  std::vector<std::string> model_options;   // names of given options that no adapter takes
-  bool mtp = false;                         // the block for multi-token prediction alone
-  std::string random;                       // name of a shape of random weights; empty: none
-  std::uint64_t seed = 1;                   // of random weights
-  std::optional<qsf::QuantType> head_type;  // of embedding and head; none: by the preset
-  std::optional<qsf::QuantPreset> preset;   // none: the default of the input
+  std::string base;                               // .qsf model that an adapter is for; empty: none
+  bool any_base = false;                          // the adapter fits other models of that shape too
+  std::vector<MergedAdapter> merge;               // in this order
+  std::vector<std::string> model_options;         // names of given options that no adapter takes
+  bool mtp = false;                               // the block for multi-token prediction alone
+  std::string random;                             // name of a shape of random weights; empty: none
+  std::uint64_t seed = 1;                         // of random weights
+  std::optional<qsf::QuantType> head_type;        // of embedding and head; none: by the preset
+  std::vector<qsf::TensorTypeRule> tensor_types;  // before head_type and preset
+  std::optional<qsf::QuantPreset> preset;         // none: the default of the input
   qsf::Rounding rounding = qsf::Rounding::kSearch;
   qsf::QuantType native_ternary = qsf::QuantType::kTernaryBase3;  // or kTernaryRow: 2 bits
   qsf::I2sLayout i2s_layout = qsf::I2sLayout::kAuto;

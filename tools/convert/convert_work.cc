@@ -133,6 +133,11 @@ qsf::Result<std::string> describe(const ConvertOptions& options, const qsf::Mode
         << "tokenizer: " << tokenizer.size() << " bytes, checksum " << qsf::crc32(tokenizer) << "\n"
         << "--quant-type: " << name_of(options.preset, qsf::quant_preset_name) << "\n"
         << "--head-type: " << name_of(options.head_type, qsf::quant_type_name) << "\n"
+        << "--tensor-type:";
+  for (const qsf::TensorTypeRule& rule : options.tensor_types) {
+    lines << " " << rule.pattern << "=" << qsf::quant_type_name(rule.type);
+  }
+  lines << "\n"
         << "--block-size: " << options.block << "\n"
         << "--target-size: " << options.target_bytes << " bytes\n"
         << "--scale-search: " << scale_search_name(options.rounding) << "\n"

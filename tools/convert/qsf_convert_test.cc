@@ -63,6 +63,32 @@ TEST_F(QsfConvertTest, OptionsReachTheFile) {
   EXPECT_EQ(reader->embedding().tensors[0].format.type, QuantType::kQ4);
 }
 
+TEST_F(QsfConvertTest, TypesOfTensorsGoBeforeThoseOfTheModel) {
+  const Outcome outcome =
+      run({"--quant-type", "4bit", "--head-type", "f16", "--tensor-type", "blk\\.1\\.ffn_down=8bit",
+           "--tensor-type", "token_embd=q6_k", in_.path(), out_.file("m.qsf")});
+  EXPECT_EQ(outcome.code, 0) << outcome.err;
+  const auto reader = QsfReader::open(out_.file("m.qsf"));
+  ASSERT_TRUE(reader) << reader.error().message();
+  const auto down_of = [&](std::uint32_t layer) {
+    const SectionDirectory& section = reader->layer(layer);
+    return section.tensors[*section.find(TensorKind::kFfnDown)].format.type;
+  };
+  EXPECT_EQ(down_of(0), QuantType::kQ4);
+  EXPECT_EQ(down_of(1), QuantType::kQ8);
+  EXPECT_EQ(reader->embedding().tensors[0].format.type, QuantType::kQ6K);
+}
+
+TEST_F(QsfConvertTest, RefusesTypesOfTensorsThatAreNone) {
+  const std::string out = out_.file("m.qsf");
+  expect_failure(run({"--tensor-type", "ffn_down", in_.path(), out}), 2, "expected PATTERN=TYPE");
+  expect_failure(run({"--tensor-type", "ffn=4bit", "--target-size", "1", in_.path(), out}), 2,
+                 "--target-size excludes --tensor-type");
+  expect_failure(run({"--tensor-type", "down_proj=4bit", in_.path(), out}), 1,
+                 "is in no name of a matrix");
+  EXPECT_TRUE(out_.names().empty());
+}
+
 TEST_F(QsfConvertTest, RoundingIsSearchedUnlessNearestIsAskedFor) {
   const auto convert = [&](std::vector<std::string> more) {
     std::vector<std::string> args = {"--quiet", "--quant-type", "2bit", in_.path()};

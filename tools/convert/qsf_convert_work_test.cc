@@ -138,6 +138,9 @@ TEST_F(QsfConvertWorkTest, AnotherConversionIsRefusedAndItsFolderKept) {
   std::vector<std::string> rotated = resumable();
   rotated.insert(rotated.begin(), {"--rotate", "values"});
   expect_failure(run(rotated), 1, "belongs to another conversion, which has \"model: ");
+  std::vector<std::string> other_types = resumable();
+  other_types.insert(other_types.begin(), {"--tensor-type", "ffn_down=8bit"});
+  expect_failure(run(other_types), 1, "another conversion, which has \"--tensor-type:\" where");
   std::vector<std::string> other_text = resumable();
   in_.write("other.txt", "Once upon a time there was a king who had three sons.");
   std::ranges::replace(other_text, kTale, in_.file("other.txt"));
