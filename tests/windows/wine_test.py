@@ -10,10 +10,13 @@ once and does not look at the alignment of unbuffered ones: nothing here is a te
 
 import glob
 import os
+import pty
+import select
 import shutil
 import subprocess
 import sys
 import tempfile
+import time
 import unittest
 
 import wine
@@ -26,6 +29,8 @@ def setUpModule():
     # A system of its own. One tier for both programs: kernels of another tier may round differently.
     environment = dict(wine.environment(scratch.name), QSF_ISA="sse42",
                        XDG_CACHE_HOME=os.path.join(scratch.name, "cache"))
+    # Wine makes its system before the first program, which is not to be typed at meanwhile.
+    run([WINE, os.path.join(WINDOWS_BIN_DIR, "qsf.exe")], "--version")
 
 
 def tearDownModule():
@@ -94,6 +99,37 @@ class WineTest(unittest.TestCase):
         out = self.same("chat", source("models", "tales-5M-4bit.qsf"), "--seed", "3", "--max-tokens", "12",
                         text="Hello\n\"\"\"\nTwo\nlines\"\"\"\n/quit\n")
         self.assertGreater(len(out), 10)
+
+    def test_a_chat_is_typed(self):
+        said = ["Gr\u00f6\u00dfe \u65e5\u672c \U0001F600", "Hello"]
+        chat = ["chat", source("models", "tales-5M-4bit.qsf"), "--seed", "3", "--max-tokens", "12"]
+        code, expected, err = self.native(*chat, text="\n".join(said) + "\n")
+        self.assertEqual(code, 0, err)
+        master, slave = pty.openpty()
+        program = subprocess.Popen([WINE, os.path.join(WINDOWS_BIN_DIR, "qsf.exe"), *chat], env=environment, stdin=slave,
+                                   stdout=subprocess.PIPE, stderr=subprocess.PIPE, start_new_session=True,
+                                   preexec_fn=lambda: os.close(os.open(os.ttyname(0), os.O_RDWR)))
+        os.close(slave)
+        errors = b""
+        try:
+            # Ctrl-C at the prompt gives a line up; Wine goes on reading it.
+            for typed in (said[0] + "\r", "\x03", said[1] + "\r", "/quit\r"):
+                while not errors.endswith(b"> "):
+                    if not select.select([program.stderr], [], [], TIMEOUT_S)[0]:
+                        self.fail(errors)
+                    errors += os.read(program.stderr.fileno(), 4096) or self.fail(errors)
+                errors = b"> " if typed == "\x03" else b""
+                time.sleep(2)  # Wine drops what is typed before it waits for it
+                os.write(master, typed.encode())
+            self.assertEqual(program.wait(TIMEOUT_S), 0)
+            # At a terminal an empty line follows an answer.
+            self.assertEqual(program.stdout.read().split(), expected.split())
+        finally:
+            program.kill()
+            program.wait()
+            for file in (program.stdout, program.stderr):
+                file.close()
+            os.close(master)
 
     def test_a_chat_is_saved_as_here(self):
         for program, name in ((self.windows, "w.json"), (self.native, "n.json")):

@@ -1,11 +1,13 @@
 // SPDX-License-Identifier: MIT
 //
 // Windows runs the handler of Ctrl-C on a thread of its own, which ends a read of the main thread.
+// A console ends its own reads.
 
 #include <windows.h>
 
 #include <atomic>
 
+#include "tools/common/console.h"
 #include "tools/run/chat_input.h"
 
 namespace qsf_tools {
@@ -17,7 +19,7 @@ HANDLE g_main_thread = nullptr;
 
 BOOL WINAPI on_control(DWORD event) {
   if (event != CTRL_C_EVENT) return FALSE;
-  if (!ChatInterrupt::cancel_answer()) {
+  if (!ChatInterrupt::cancel_answer() && !is_terminal(StandardStream::kInput)) {
     g_waiting_ended.store(true);
     ::CancelSynchronousIo(g_main_thread);
   }

@@ -16,6 +16,9 @@ namespace qsf_tools {
 // Makes its folder. Empty when there is no place for it.
 std::string history_path();
 
+// Returns the key that ends input of this system: "Ctrl-D".
+const char* key_that_leaves() noexcept;
+
 // Edits lines on standard input, which is a terminal. `history` is the file that they are read from
 // and appended to; empty: none.
 // Requires  the interrupt outlives the editor

@@ -304,6 +304,10 @@ class LineEditor final : public LineSource {
 
 }  // namespace
 
+const char* key_that_leaves() noexcept {
+  return "Ctrl-D";
+}
+
 std::string history_path() {
   const char* state = std::getenv("XDG_STATE_HOME");
   const char* home = std::getenv("HOME");

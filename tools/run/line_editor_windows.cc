@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 //
-// The console of Windows edits lines and recalls those of before by itself; see line_editor.h.
+// The console of Windows edits lines, recalls those of before and ends a line at Ctrl-C by itself;
+// see line_editor.h.
 
 #include <windows.h>
 
@@ -16,23 +17,20 @@ namespace {
 
 class ConsoleLines final : public LineSource {
  public:
-  explicit ConsoleLines(ChatInterrupt& interrupt) : interrupt_(interrupt) {}
-
   Outcome read(bool continued, std::string& line) override {
-    interrupt_.discard();
     std::fputs(continued ? "... " : "> ", stderr);
     std::wstring wide;
     while (!wide.ends_with(L'\n')) {
       wchar_t units[1024];
       DWORD n_read = 0;
+      ::SetLastError(ERROR_SUCCESS);
       const BOOL read = ::ReadConsoleW(::GetStdHandle(STD_INPUT_HANDLE), units,
                                        static_cast<DWORD>(std::size(units)), &n_read, nullptr);
-      const bool is_aborted = ::GetLastError() == ERROR_OPERATION_ABORTED;
-      if (interrupt_.wait() == ChatInterrupt::Wake::kInterrupted || (is_aborted && n_read == 0)) {
+      if (read == 0 || n_read == 0) {
+        if (::GetLastError() != ERROR_OPERATION_ABORTED) return Outcome::kEnd;
         std::fputs("^C\n", stderr);
         return Outcome::kInterrupted;
       }
-      if (read == 0 || n_read == 0) return Outcome::kEnd;
       wide.append(units, n_read);
     }
     if (wide[0] == L'\x1A') return Outcome::kEnd;  // Ctrl-Z
@@ -40,20 +38,21 @@ class ConsoleLines final : public LineSource {
     line = utf8_of(wide);
     return Outcome::kLine;
   }
-
- private:
-  ChatInterrupt& interrupt_;
 };
 
 }  // namespace
+
+const char* key_that_leaves() noexcept {
+  return "Ctrl-Z and Enter";
+}
 
 // The console keeps the lines.
 std::string history_path() {
   return {};
 }
 
-std::unique_ptr<LineSource> make_line_editor(ChatInterrupt& interrupt, const std::string&) {
-  return std::make_unique<ConsoleLines>(interrupt);
+std::unique_ptr<LineSource> make_line_editor(ChatInterrupt&, const std::string&) {
+  return std::make_unique<ConsoleLines>();
 }
 
 }  // namespace qsf_tools

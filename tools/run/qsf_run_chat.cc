@@ -29,7 +29,7 @@ constexpr const char* kHelp =
     "/system TEXT   change the system prompt; without TEXT show it\n"
     "/save FILE     write the conversation as JSON; /save! also over an existing file\n"
     "/stats         show the size and speed of this chat\n"
-    "/quit          leave, as Ctrl-D does\n"
+    "/quit          leave\n"
     "//...          a message that begins with /\n"
     "A line that ends in \\ goes on in the next one; a line that begins with three quotes begins "
     "a\n"
@@ -176,7 +176,7 @@ int ChatLoop::read_lines() {
       case LineSource::Outcome::kLine: go_on = take_line(line); break;
       case LineSource::Outcome::kInterrupted:
         message_.take();
-        if (terminal_) std::fputs("(Ctrl-D or /quit leaves)\n", stderr);
+        if (terminal_) std::fprintf(stderr, "(%s or /quit leaves)\n", key_that_leaves());
         go_on = terminal_;
         break;
       case LineSource::Outcome::kEnd:
@@ -199,7 +199,7 @@ void ChatLoop::greet(const std::string& model) const {
   const qsf_chat_info about = info();
   if (terminal_) {
     notice(model.substr(model.rfind('/') + 1) + ", context " + std::to_string(about.context) +
-           "; /help for help, Ctrl-D leaves");
+           "; /help for help, " + key_that_leaves() + " leaves");
   }
   if (options_.chat_template.empty() && std::string_view(about.template_name) == "plain") {
     notice("the model has no chat template: the chat is written as plain text");
