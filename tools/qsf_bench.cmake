@@ -11,6 +11,7 @@ qsf_program(bench
           bench/bench_stream.cc
           bench/bench_texts.cc
           bench/bench_weight_kernels.cc
+  SYSTEM_SOURCES bench/bench_system bench/cpu_name
   DEPS qsf_engine qsf_convert qsf_kernels qsf_json)
 if(QSF_BUILD_TESTS)
   # Times of grammar masks; built when it is asked for.

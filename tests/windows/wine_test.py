@@ -9,6 +9,7 @@ once and does not look at the alignment of unbuffered ones: nothing here is a te
 """
 
 import glob
+import json
 import os
 import pty
 import select
@@ -205,8 +206,21 @@ class WineTest(unittest.TestCase):
         self.refused("cut.qsf", "run", "cut.qsf", "A")
         self.refused("text.qsf", "inspect", "text.qsf")
         self.refused("'sing': no such command", "sing", code=2)
-        for command in ("bench", "parity"):
-            self.refused("not in the program for Windows", command)
+        self.refused("not in the program for Windows", "parity")
+        self.refused("the program for Windows runs no peer", "bench", source("models", "tales-5M-4bit.qsf"), "--peer",
+                     "llama-bench", "--peer-model", "cut.qsf", code=2)
+
+    def test_the_speed_is_measured(self):
+        model = source("models", "tales-5M-4bit.qsf")
+        code, out, err = self.windows("bench", model, "-p", "8", "-n", "3", "-r", "2", "--json")
+        self.assertEqual(code, 0, err)
+        measured = json.loads(out)
+        self.assertIn("Windows", measured["machine"]["system"])
+        self.assertGreater(measured["machine"]["memory_bytes"], 1_000_000_000)
+        self.assertNotEqual(measured["machine"]["cpu"], "unknown")
+        for options in (["--kernels", "norm_scalar"], [model, "--stream", "100", "-n", "2", "-r", "1"]):
+            code, _, err = self.windows("bench", *options)
+            self.assertEqual(code, 0, err)
 
 
 if __name__ == "__main__":

@@ -4,15 +4,7 @@
 //
 // Exit code 0 for a result, 1 for a failure, 2 for bad usage.
 
-#include <fcntl.h>
-#include <spawn.h>
-#include <sys/wait.h>
-#include <unistd.h>
-
-#include <cerrno>
-#include <csignal>
 #include <cstdio>
-#include <cstring>
 #include <utility>
 #include <vector>
 
@@ -23,73 +15,15 @@
 #include "tools/bench/bench_options.h"
 #include "tools/bench/bench_report.h"
 #include "tools/bench/bench_stream.h"
+#include "tools/bench/bench_system.h"
 #include "tools/bench/bench_texts.h"
-#include "tools/common/file_details.h"
+#include "tools/common/console.h"
 #include "tools/common/option_parser.h"
 #include "tools/common/programs.h"
 #include "tools/common/tool_support.h"
 
-extern char** environ;
-
 namespace qsf_tools {
 namespace {
-
-constexpr std::size_t kMaxOutputBytes = 1U << 20;
-
-// The two ends of a pipe, closed when it goes.
-struct Pipe {
-  int ends[2] = {-1, -1};
-  ~Pipe() {
-    close_end(0);
-    close_end(1);
-  }
-  void close_end(int end) {
-    if (ends[end] >= 0) ::close(ends[end]);
-    ends[end] = -1;
-  }
-};
-
-std::string read_to_end(int from) {
-  std::string text;
-  char part[4096];
-  for (;;) {
-    const ssize_t n = ::read(from, part, sizeof part);
-    if (n < 0 && errno == EINTR) continue;
-    if (n <= 0) return text;
-    if (text.size() < kMaxOutputBytes) text.append(part, static_cast<std::size_t>(n));
-  }
-}
-
-// Runs a program and returns what it wrote to standard output; its standard error is dropped.
-qsf::Result<std::string> run_program(const std::vector<std::string>& arguments) {
-  Pipe pipe;
-  if (!open_pipe(pipe.ends)) return qsf::io_error("pipe: %s", std::strerror(errno));
-  std::vector<char*> argv;
-  for (const std::string& argument : arguments) argv.push_back(const_cast<char*>(argument.c_str()));
-  argv.push_back(nullptr);
-  posix_spawn_file_actions_t actions;
-  posix_spawn_file_actions_init(&actions);
-  posix_spawn_file_actions_addopen(&actions, STDIN_FILENO, "/dev/null", O_RDONLY, 0);
-  posix_spawn_file_actions_adddup2(&actions, pipe.ends[1], STDOUT_FILENO);
-  posix_spawn_file_actions_addopen(&actions, STDERR_FILENO, "/dev/null", O_WRONLY, 0);
-  pid_t child = -1;
-  const int failure = posix_spawnp(&child, argv[0], &actions, nullptr, argv.data(), environ);
-  posix_spawn_file_actions_destroy(&actions);
-  if (failure != 0) {
-    return qsf::io_error("%s: cannot be run: %s", argv[0], std::strerror(failure));
-  }
-  pipe.close_end(1);
-  std::string output = read_to_end(pipe.ends[0]);
-  int status = 0;
-  while (::waitpid(child, &status, 0) < 0 && errno == EINTR) {
-  }
-  if (WIFEXITED(status) && WEXITSTATUS(status) == 0) return output;
-  std::string command;
-  for (const std::string& argument : arguments) command += (command.empty() ? "" : " ") + argument;
-  return qsf::unsupported(
-      "the peer failed with %s %d: %s", WIFEXITED(status) ? "exit code" : "signal",
-      WIFEXITED(status) ? WEXITSTATUS(status) : WTERMSIG(status), command.c_str());
-}
 
 // Runs the peer once, its own warm-up included, and fills in `info`.
 // Returns  tokens a second
@@ -112,7 +46,7 @@ qsf::Result<double> run_peer(const BenchOptions& options, unsigned n_threads, co
                                         "json"};
   // Builds without this option still run the tests that do not need it.
   if (test.depth > 0) arguments.insert(arguments.end(), {"-d", std::to_string(test.depth)});
-  QSF_ASSIGN_OR_RETURN(const std::string output, run_program(arguments));
+  QSF_ASSIGN_OR_RETURN(const std::string output, output_of_program(arguments));
   const std::optional<double> rate = parse_peer_output(output, info);
   if (!rate) {
     return qsf::unsupported(
@@ -213,7 +147,7 @@ int run(const BenchOptions& options) {
 }  // namespace qsf_tools
 
 int qsf_tools::bench_main(int argc, char** argv) {
-  std::signal(SIGPIPE, SIG_IGN);
+  ignore_write_signals();
   qsf_tools::BenchOptions options;
   if (const auto code = qsf_tools::parse_bench_options(argc, argv, options)) return *code;
   return qsf_tools::run(options);

@@ -2,11 +2,10 @@
 
 #include "tools/bench/bench_options.h"
 
-#include <unistd.h>
-
 #include <algorithm>
 #include <cstdlib>
 
+#include "tools/bench/bench_system.h"
 #include "tools/common/option_parser.h"
 
 namespace qsf_tools {
@@ -89,22 +88,6 @@ void drop_zeros(std::vector<std::uint32_t>& values) {
   std::erase(values, 0U);
 }
 
-// Whether `path` can be run, looked up in PATH as a shell would when it has no slash.
-bool is_program(const std::string& path) {
-  if (path.find('/') != std::string::npos) return ::access(path.c_str(), X_OK) == 0;
-  const char* const folders = std::getenv("PATH");
-  std::string folder;
-  for (const char c : std::string(folders == nullptr ? "" : folders) + ":") {
-    if (c != ':') {
-      folder.push_back(c);
-      continue;
-    }
-    if (::access((folder + "/" + path).c_str(), X_OK) == 0) return true;
-    folder.clear();
-  }
-  return false;
-}
-
 // Finds the program of the peer. Returns the problem, empty for none.
 std::string choose_peer(BenchOptions& options) {
   if (options.peer.starts_with(kPeerPrefix)) options.peer.erase(0, std::string(kPeerPrefix).size());
@@ -120,10 +103,10 @@ std::string choose_peer(BenchOptions& options) {
     }
     options.peer = path;
   }
-  if (!is_program(options.peer)) {
-    return options.peer + ": no such program; expected the llama-bench of a llama.cpp build";
+  if (const std::string problem = program_problem(options.peer); !problem.empty()) {
+    return options.peer + ": " + problem;
   }
-  if (::access(options.peer_model.c_str(), R_OK) != 0) {
+  if (!is_readable(options.peer_model)) {
     return options.peer_model + ": cannot be read";
   }
   return "";
