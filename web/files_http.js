@@ -3,6 +3,10 @@
 // Files of a server, read by ranges, for a Worker: the engine waits for every read. A server has to
 // answer 206 with Content-Range and a strong ETag; a file that changes is an error. With `cache`,
 // what was read is kept in the browser's private files (OPFS) for the next time.
+//
+// Calls are generators that yield the ranges they need, so that the same code waits in two ways: an
+// engine without threads by requests that block, a Worker that does nothing but read (reader.js) by
+// streams, of which the browser holds no more than a piece.
 "use strict";
 
 (function (exports) {
@@ -96,37 +100,52 @@
     }
 
     open(url) {
-      return this.#tried(() => {
-        const first = this.#get(url, 0, kBlockBytes, null);
-        const file = {url, size: first.size, tag: first.tag, at: 0, bytes: first.bytes};
-        if (this.#kept !== null) this.#tryToKeep(() => this.#kept.begin(file.tag, file.size));
-        return this.#files.push(file) - 1;
-      });
+      return this.#now(this.#open(url));
+    }
+
+    read(handle, to, offset) {
+      return this.#now(this.#read(handle, to, offset));
+    }
+
+    // The same for a Worker that can wait for a promise.
+    openLater(url) {
+      return this.#later(this.#open(url));
+    }
+
+    readLater(handle, to, offset) {
+      return this.#later(this.#read(handle, to, offset));
+    }
+
+    *#open(url) {
+      const bytes = new Uint8Array(kBlockBytes);
+      const first = yield {url, offset: 0, to: bytes, tag: null};
+      const file = {url, size: first.size, tag: first.tag, at: 0, bytes: bytes.subarray(0, first.nBytes)};
+      if (this.#kept !== null) this.#tryToKeep(() => this.#kept.begin(file.tag, file.size));
+      return this.#files.push(file) - 1;
     }
 
     size(handle) {
       return this.#files[handle].size;
     }
 
-    read(handle, to, offset) {
-      return this.#tried(() => {
-        const file = this.#files[handle];
-        const n = Math.max(0, Math.min(to.length, file.size - offset));
-        if (n === 0) return 0;
-        if (this.#kept !== null) return this.#readKept(file, to.subarray(0, n), offset);
-        if (offset < file.at || offset + n > file.at + file.bytes.length) {
-          // Small reads are of the file's tables, one after the other.
-          const got = this.#get(file.url, offset, Math.max(n, kBlockBytes), file.tag);
-          if (n >= kBlockBytes) {
-            to.set(got.bytes.subarray(0, n));
-            return n;
-          }
-          file.at = offset;
-          file.bytes = got.bytes;
+    *#read(handle, to, offset) {
+      const file = this.#files[handle];
+      const n = Math.max(0, Math.min(to.length, file.size - offset));
+      if (n === 0) return 0;
+      if (this.#kept !== null) return yield* this.#readKept(file, to.subarray(0, n), offset);
+      if (offset < file.at || offset + n > file.at + file.bytes.length) {
+        if (n >= kBlockBytes) {
+          yield {...file, offset, to: to.subarray(0, n)};
+          return n;
         }
-        to.set(file.bytes.subarray(offset - file.at, offset - file.at + n));
-        return n;
-      });
+        // Small reads are of the file's tables, one after the other.
+        const bytes = new Uint8Array(kBlockBytes);
+        const got = yield {...file, offset, to: bytes};
+        file.at = offset;
+        file.bytes = bytes.subarray(0, got.nBytes);
+      }
+      to.set(file.bytes.subarray(offset - file.at, offset - file.at + n));
+      return n;
     }
 
     close(handle) {
@@ -151,25 +170,24 @@
     }
 
     // Fetches runs of blocks that are not kept, then reads all from the kept file.
-    #readKept(file, to, offset) {
+    *#readKept(file, to, offset) {
       const kept = this.#kept;
       const last = Math.floor((offset + to.length - 1) / kBlockBytes);
       for (let block = Math.floor(offset / kBlockBytes); block <= last; ++block) {
         if (kept.blocks[block] === 1) continue;
         let end = block + 1;
         while (end <= last && kept.blocks[end] === 0) ++end;
-        const got = this.#get(file.url, block * kBlockBytes, (end - block) * kBlockBytes, file.tag);
-        if (!this.#tryToKeep(() => kept.write(got.bytes, block))) return this.#readPast(file, to, offset);
+        const bytes = new Uint8Array((end - block) * kBlockBytes);
+        const got = yield {...file, offset: block * kBlockBytes, to: bytes};
+        if (!this.#tryToKeep(() => kept.write(bytes.subarray(0, got.nBytes), block))) {
+          yield {...file, offset, to};
+          return to.length;
+        }
         block = end - 1;
       }
       const n = kept.read(to, offset);
       this.#keptBytes += n;
       return n;
-    }
-
-    #readPast(file, to, offset) {
-      to.set(this.#get(file.url, offset, to.length, file.tag).bytes.subarray(0, to.length));
-      return to.length;
     }
 
     // A full or forbidden store ends keeping, not reading.
@@ -184,39 +202,92 @@
       }
     }
 
-    #get(url, offset, nBytes, tag) {
+    #now(steps) {
+      return this.#tried(() => {
+        let step = steps.next();
+        while (!step.done) step = steps.next(this.#block(step.value));
+        return step.value;
+      });
+    }
+
+    async #later(steps) {
+      try {
+        let step = steps.next();
+        while (!step.done) step = steps.next(await this.#stream(step.value));
+        return step.value;
+      } catch (error) {
+        return this.#fail(error);
+      }
+    }
+
+    // Reads a range with a request that blocks. Returns {nBytes, size, tag}.
+    #block({url, offset, to, tag}) {
       const request = new XMLHttpRequest();
       request.open("GET", url, false);
       request.responseType = "arraybuffer";
-      request.setRequestHeader("Range", `bytes=${offset}-${offset + nBytes - 1}`);
-      if (tag !== null) request.setRequestHeader("If-Match", tag);
+      for (const [name, value] of Object.entries(this.#headers(offset, to, tag))) request.setRequestHeader(name, value);
       request.send();
-      if (request.status === 404) throw Object.assign(new Error(`${url}: HTTP 404`), {code: "ENOENT"});
-      if (request.status === 412) throw new Error(`${url}: the file changed since it was opened`);
-      if (request.status === 200) {
+      const about = this.#check(url, offset, tag, request.status, (name) => request.getResponseHeader(name));
+      const bytes = new Uint8Array(request.response);
+      if (bytes.length !== about.nBytes) throw new Error(`${url}: the answer is cut off`);
+      to.set(bytes);
+      return about;
+    }
+
+    // The same without blocking.
+    async #stream({url, offset, to, tag}) {
+      const answer = await fetch(url, {headers: this.#headers(offset, to, tag), cache: "no-store"});
+      const about = this.#check(url, offset, tag, answer.status, (name) => answer.headers.get(name));
+      let n = 0;
+      const reader = answer.body.getReader();
+      for (;;) {
+        const {value, done} = await reader.read();
+        if (done) break;
+        if (n + value.length > about.nBytes) throw new Error(`${url}: the answer is too long`);
+        to.set(value, n);
+        n += value.length;
+      }
+      if (n !== about.nBytes) throw new Error(`${url}: the answer is cut off`);
+      return about;
+    }
+
+    #headers(offset, to, tag) {
+      const headers = {"Range": `bytes=${offset}-${offset + to.length - 1}`};
+      if (tag !== null) headers["If-Match"] = tag;
+      return headers;
+    }
+
+    // Refuses an answer that is not the range of the same file.
+    #check(url, offset, tag, status, header) {
+      if (status === 404) throw Object.assign(new Error(`${url}: HTTP 404`), {code: "ENOENT"});
+      if (status === 412) throw new Error(`${url}: the file changed since it was opened`);
+      if (status === 200) {
         throw new Error(`${url}: the server sent the whole file; it must answer ranges of bytes (206)`);
       }
-      if (request.status !== 206) throw new Error(`${url}: HTTP ${request.status}, expected 206`);
-      const range = /^bytes (\d+)-(\d+)\/(\d+)$/.exec(request.getResponseHeader("Content-Range") ?? "");
-      const got = request.getResponseHeader("ETag");
+      if (status !== 206) throw new Error(`${url}: HTTP ${status}, expected 206`);
+      const range = /^bytes (\d+)-(\d+)\/(\d+)$/.exec(header("Content-Range") ?? "");
+      const got = header("ETag");
       if (range === null || Number(range[1]) !== offset) {
         throw new Error(`${url}: no Content-Range of the bytes that were asked for`);
       }
       if (got === null || got.startsWith("W/")) throw new Error(`${url}: no strong ETag`);
       if (tag !== null && got !== tag) throw new Error(`${url}: the file changed since it was opened`);
-      const bytes = new Uint8Array(request.response);
-      this.#httpBytes += bytes.length;
-      if (bytes.length !== Number(range[2]) - offset + 1) throw new Error(`${url}: the answer is cut off`);
-      return {bytes, size: Number(range[3]), tag: got};
+      const nBytes = Number(range[2]) - offset + 1;
+      this.#httpBytes += nBytes;
+      return {nBytes, size: Number(range[3]), tag: got};
     }
 
     #tried(call) {
       try {
         return call();
       } catch (error) {
-        this.#error = error.message;
-        return error.code === "ENOENT" ? kNoEntry : kIo;
+        return this.#fail(error);
       }
+    }
+
+    #fail(error) {
+      this.#error = error.message;
+      return error.code === "ENOENT" ? kNoEntry : kIo;
     }
   }
 

@@ -22,10 +22,12 @@
     }
 
     // Answers calls by `files` until it is told to stop.
-    answer(files) {
-      const calls = [null, (slot) => files.open(this.#text(slot.address)), (slot) => files.size(slot.handle),
-                     (slot) => files.read(slot.handle, this.bytes.subarray(slot.address, slot.address + slot.nBytes),
-                                          slot.offset),
+    async answer(files) {
+      const open = files.openLater ? "openLater" : "open";
+      const read = files.readLater ? "readLater" : "read";
+      const calls = [null, (slot) => files[open](this.#text(slot.address)), (slot) => files.size(slot.handle),
+                     (slot) => files[read](slot.handle, this.bytes.subarray(slot.address, slot.address + slot.nBytes),
+                                           slot.offset),
                      (slot) => files.close(slot.handle)];
       const asked = this.at / 4 + kAskedWord;
       this.#describe(files);
@@ -37,7 +39,7 @@
           Atomics.wait(this.words, asked, seen);
           continue;
         }
-        const result = calls[slot.call](slot);
+        const result = await calls[slot.call](slot);
         if (result < 0) this.#put(1, files.takeError());
         this.#describe(files);
         this.doubles[(slot.at + 32) / 8] = result;

@@ -19,7 +19,7 @@
     const files = isNode ? new api.NodeFiles() : new api.HttpFiles({cache});
     await files.prepare(path);
     port.postMessage("ready");
-    new api.Mailbox(memory, mailbox).answer(files);
+    await new api.Mailbox(memory, mailbox).answer(files);
     files.end?.();
     port.postMessage("ended");
   }

@@ -74,18 +74,21 @@ class Page {
   // The renderer's share of memory (Linux).
   rendererBytes() {
     const parents = new Map();
-    for (const id of fs.readdirSync("/proc").filter((name) => /^\d+$/.test(name))) {
+    const about = (id, file) => {
       try {
-        parents.set(Number(id), Number(fs.readFileSync(`/proc/${id}/stat`, "utf8").replace(/^.*\) /, "").split(" ")[1]));
+        return fs.readFileSync(`/proc/${id}/${file}`, "utf8");
       } catch {
-        continue;  // it has ended
+        return "";  // it has ended
       }
+    };
+    for (const id of fs.readdirSync("/proc").filter((name) => /^\d+$/.test(name))) {
+      parents.set(Number(id), Number(about(id, "stat").replace(/^.*\) /, "").split(" ")[1]));
     }
     const isOurs = (id) => id === this.process.pid || (parents.has(id) && isOurs(parents.get(id)));
     let bytes = 0;
     for (const id of [...parents.keys()].filter(isOurs)) {
-      if (!fs.readFileSync(`/proc/${id}/cmdline`, "utf8").includes("--type=renderer")) continue;
-      bytes += 1024 * Number(/^Pss:\s+(\d+)/m.exec(fs.readFileSync(`/proc/${id}/smaps_rollup`, "utf8"))[1]);
+      if (!about(id, "cmdline").includes("--type=renderer")) continue;
+      bytes += 1024 * Number(/^Pss:\s+(\d+)/m.exec(about(id, "smaps_rollup"))?.[1] ?? 0);
     }
     return bytes;
   }
