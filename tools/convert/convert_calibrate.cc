@@ -51,6 +51,7 @@ qsf::Result<qsf::CalibratedText> gather(const ConvertOptions& options,
   QSF_ASSIGN_OR_RETURN(std::string text, read_text_start(options, options.calibration));
   qsf::CalibrateOptions calibrate;
   calibrate.transcode = transcode;
+  calibrate.transcode.formats = nullptr;  // the model as it is, not as it is going to be
   calibrate.transcode.on_progress = [&](const qsf::TranscodeProgress& done) {
     progress.show("writing a copy to run", done.section, done.done_weights, done.total_weights);
   };

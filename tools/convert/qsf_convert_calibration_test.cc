@@ -77,6 +77,15 @@ class QsfConvertCalibrationTest : public testing::Test {
   TemporaryFolder out_;
 };
 
+// What the weights become decides nothing of what they are measured to need.
+TEST_F(QsfConvertCalibrationTest, SeesTheModelBeforeTypesOfTensors) {
+  ASSERT_EQ(convert(kTale, quick({"--calibration-out", in_.file("plain")})).code, 0);
+  const Outcome named = convert(kTale, quick({"--calibration-out", in_.file("named"),
+                                              "--tensor-type", "ffn=2bit", "--quiet"}));
+  ASSERT_EQ(named.code, 0) << named.err;
+  EXPECT_EQ(in_.read("named"), in_.read("plain"));
+}
+
 TEST_F(QsfConvertCalibrationTest, ReachesTheFileAndIsUsedAgain) {
   const Outcome first =
       convert(kTale, quick({"--calibration-out", out_.file("saved"), "--verbose"}));

@@ -11,7 +11,6 @@ namespace qsf {
 Status write_copy(const ModelSource& source, const std::string& path, TranscodeOptions options,
                   FileOps& ops) {
   options.preset = QuantPreset::kKeep;
-  options.formats = nullptr;
   options.vocabulary_type.reset();
   options.compensation = nullptr;
   options.layer_importance = {};
