@@ -28,6 +28,10 @@ struct FileAbout {
 // Returns what is at a path, links followed; nothing with errno.
 std::optional<FileAbout> about_file(const std::string& path);
 
+// Whether a path is a symbolic link or, on Windows, any other name for something elsewhere (a
+// junction); the C++ library sees none there.
+bool is_link(const std::string& path);
+
 // Whether this user can make files in a folder.
 bool is_writable_folder(const std::string& path);
 

@@ -50,6 +50,11 @@ std::optional<FileAbout> about_file(const std::string& path) {
                    .modified_ns = modified.tv_nsec};
 }
 
+bool is_link(const std::string& path) {
+  struct stat about = {};
+  return ::lstat(path.c_str(), &about) == 0 && S_ISLNK(about.st_mode);
+}
+
 bool is_writable_folder(const std::string& path) {
   return ::access(path.c_str(), W_OK | X_OK) == 0;
 }

@@ -99,6 +99,11 @@ std::optional<FileAbout> about_file(const std::string& path) {
                    .modified_ns = static_cast<std::int64_t>(time % kPerSecond * 100)};
 }
 
+bool is_link(const std::string& path) {
+  const DWORD attributes = ::GetFileAttributesW(wide_of(path).c_str());
+  return attributes != INVALID_FILE_ATTRIBUTES && (attributes & FILE_ATTRIBUTE_REPARSE_POINT) != 0;
+}
+
 // Rights are lists that only an attempt takes into account.
 bool is_writable_folder(const std::string& path) {
   const std::wstring name =

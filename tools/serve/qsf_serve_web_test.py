@@ -42,8 +42,9 @@ class Web(unittest.TestCase):
         write(os.path.join(cls.web, "m.wasm"), b"\0asm")
         write(os.path.join(cls.web, "empty.txt"), b"")
         write(os.path.join(cls.web, "models", "a b \u00e9.qsf"), cls.large)
-        os.symlink(os.path.join(top, "secret.txt"), os.path.join(cls.web, "link.txt"))
-        os.symlink(top, os.path.join(cls.web, "up"))
+        if "QSF_TEST_IN_WINE" not in os.environ:  # which shows programs where a link leads
+            os.symlink(os.path.join(top, "secret.txt"), os.path.join(cls.web, "link.txt"))
+            os.symlink(top, os.path.join(cls.web, "up"))
         os.mkfifo(os.path.join(cls.web, "pipe"))
         with tempfile.NamedTemporaryFile("w", suffix=".keys", delete=False, dir=top) as keys:
             keys.write("a-key\n")

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "tools/common/file_path.h"
+#include "tools/common/system_files.h"
 #include "tools/serve/web/file_answer.h"
 
 namespace qsf_tools {
@@ -49,7 +50,7 @@ struct Version {
 
 std::optional<Version> version_of(const fs::path& path) {
   std::error_code error;
-  if (fs::symlink_status(path, error).type() != fs::file_type::regular) return std::nullopt;
+  if (is_link(path_text(path)) || !fs::is_regular_file(path, error)) return std::nullopt;
   Version version;
   version.bytes = fs::file_size(path, error);
   if (error) return std::nullopt;
@@ -106,7 +107,11 @@ std::unique_ptr<WebFolder> WebFolder::open(const std::string& folder, std::strin
   std::error_code failure;
   fs::recursive_directory_iterator at(root, failure);
   for (const fs::recursive_directory_iterator end; !failure && at != end; at.increment(failure)) {
-    if (at->symlink_status(failure).type() != fs::file_type::regular) continue;
+    if (is_link(path_text(at->path()))) {
+      at.disable_recursion_pending();
+      continue;
+    }
+    if (!at->is_regular_file(failure)) continue;
     if (web->files_.size() == kMaxFiles) {
       error = "--web: " + folder + ": more than " + std::to_string(kMaxFiles) +
               " files; name a folder with nothing but what is to be served";
