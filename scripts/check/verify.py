@@ -542,6 +542,8 @@ def long_windows(runner):
     model = "models/tales-5M-4bit.qsf"
     runner.checker("wine-serve", [sys.executable, *in_wine, "tools/serve/qsf_serve_test.py", "BIN", ".", model],
                    skip_status=77)
+    runner.checker("wine-serve-web", [sys.executable, *in_wine, "tools/serve/qsf_serve_web_test.py", "BIN", model],
+                   skip_status=77)
     runner.checker("wine-serve-console", [sys.executable, *in_wine, "tests/windows/serve_console_test.py", "BIN", "."],
                    skip_status=77)
     runner.checker("wine-clients", [client_python(), *in_wine, "tools/serve/testing/clients_test.py", "BIN", smollm2()],
