@@ -14,6 +14,8 @@
 #include <cstdlib>
 #include <thread>
 
+#include "base/sanitizer.h"
+
 namespace {
 
 constexpr std::uintptr_t kRound = 64;    // the widest vector
@@ -42,9 +44,14 @@ int run_at_phase(std::uintptr_t phase) {
 
 int main(int argc, char** argv) {
   testing::InitGoogleTest(&argc, argv);
+#ifdef QSF_WITH_SANITIZER
+  static_cast<void>(run_at_phase);  // sanitizers lay out stacks themselves
+  return RUN_ALL_TESTS();
+#else
   const char* const chosen = std::getenv("QSF_STACK_PHASE");
   const std::uintptr_t phase = chosen != nullptr ? std::strtoul(chosen, nullptr, 10) : kAligned;
   int code = EXIT_FAILURE;
   std::thread([&code, phase] { code = run_at_phase(phase); }).join();
   return code;
+#endif
 }
