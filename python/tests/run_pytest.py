@@ -40,7 +40,7 @@ def errors_of(report):
     if "detected memory leaks" not in report:
         return [report] if report.strip() else []
     return [part for part in report.split("\n\n")
-            if "leak of" in part and re.search(r" in qsf_| in qsf::|/libqsf\.so", part)]
+            if re.search(r" in qsf_| in qsf::|/libqsf\.so", part)]
 
 
 def run_sanitized(command, environment):

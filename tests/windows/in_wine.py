@@ -4,9 +4,9 @@
 
 Usage: in_wine.py WINDOWS_BIN_DIR TEST [ARGUMENT ...]
 
-TEST is a program in Python, or an .exe. The argument BIN becomes a folder of scripts named as the programs are, which start them in Wine. The exit status is the
-test's, or 77 where there is no Wine or no qsf.exe. QSF_TEST_IN_WINE is set, for what Wine and Windows do otherwise:
-Ctrl-C is SIGINT here, and there are no modes of files.
+TEST is a program in Python, or an .exe. The argument BIN becomes a folder of scripts named as the programs are, which
+start them in Wine. The exit status is the test's, or 77 where there is no Wine or no qsf.exe. QSF_TEST_IN_WINE is set,
+for what Wine and Windows do otherwise: Ctrl-C is SIGINT here, there are no modes of files, and links are not seen.
 """
 
 import os
