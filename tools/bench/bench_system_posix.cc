@@ -12,7 +12,7 @@
 #include <cstring>
 
 #include "tools/bench/bench_system.h"
-#include "tools/common/file_details.h"
+#include "tools/common/posix_calls.h"
 
 extern char** environ;
 

@@ -12,7 +12,7 @@
 #include <cerrno>
 #include <cstdio>
 
-#include "tools/common/file_details.h"
+#include "tools/common/posix_calls.h"
 #include "tools/common/system_files.h"
 
 extern char** environ;

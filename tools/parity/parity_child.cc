@@ -15,7 +15,7 @@
 #include <utility>
 
 #include "platform/clock.h"
-#include "tools/common/file_details.h"
+#include "tools/common/posix_calls.h"
 #include "tools/common/tool_support.h"
 #include "tools/parity/parity_json.h"
 

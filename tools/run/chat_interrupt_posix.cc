@@ -8,7 +8,7 @@
 #include <cerrno>
 #include <csignal>
 
-#include "tools/common/file_details.h"
+#include "tools/common/posix_calls.h"
 #include "tools/run/chat_input.h"
 
 namespace qsf_tools {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 
-#include "tools/common/file_details.h"
+#include "tools/common/posix_calls.h"
 
 #include <fcntl.h>
 #include <sys/stat.h>
@@ -9,17 +9,15 @@
 namespace qsf_tools {
 
 timespec modification_time(const struct stat& about) {
-  return about.st_mtimespec;
+  return about.st_mtim;
 }
 
 void forbid_readahead(int file) {
-  static_cast<void>(::fcntl(file, F_RDAHEAD, 0));
+  static_cast<void>(::posix_fadvise(file, 0, 0, POSIX_FADV_RANDOM));
 }
 
 bool open_pipe(int (&ends)[2]) {
-  if (::pipe(ends) != 0) return false;
-  for (const int end : ends) (void)::fcntl(end, F_SETFD, FD_CLOEXEC);
-  return true;
+  return ::pipe2(ends, O_CLOEXEC) == 0;
 }
 
 }  // namespace qsf_tools

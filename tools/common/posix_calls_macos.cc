@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 
-#include "tools/common/file_details.h"
+#include "tools/common/posix_calls.h"
 
 #include <fcntl.h>
 #include <sys/stat.h>
@@ -9,15 +9,17 @@
 namespace qsf_tools {
 
 timespec modification_time(const struct stat& about) {
-  return about.st_mtim;
+  return about.st_mtimespec;
 }
 
 void forbid_readahead(int file) {
-  static_cast<void>(::posix_fadvise(file, 0, 0, POSIX_FADV_RANDOM));
+  static_cast<void>(::fcntl(file, F_RDAHEAD, 0));
 }
 
 bool open_pipe(int (&ends)[2]) {
-  return ::pipe2(ends, O_CLOEXEC) == 0;
+  if (::pipe(ends) != 0) return false;
+  for (const int end : ends) (void)::fcntl(end, F_SETFD, FD_CLOEXEC);
+  return true;
 }
 
 }  // namespace qsf_tools

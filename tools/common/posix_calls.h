@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: MIT
 //
-// What the POSIX systems say and do about files and pipes each in its own way.
+// Calls about files and pipes that the POSIX systems have each in its own way.
 
-#ifndef QSF_TOOLS_COMMON_FILE_DETAILS_H_
-#define QSF_TOOLS_COMMON_FILE_DETAILS_H_
+#ifndef QSF_TOOLS_COMMON_POSIX_CALLS_H_
+#define QSF_TOOLS_COMMON_POSIX_CALLS_H_
 
 struct stat;
 struct timespec;
@@ -21,4 +21,4 @@ bool open_pipe(int (&ends)[2]);
 
 }  // namespace qsf_tools
 
-#endif  // QSF_TOOLS_COMMON_FILE_DETAILS_H_
+#endif  // QSF_TOOLS_COMMON_POSIX_CALLS_H_
