@@ -43,7 +43,7 @@ Status make_all(const std::string& directory) {
         testing_support::compressed_model(), testing_support::longrope_model(),
         testing_support::super_model(), testing_support::base3_model(),
         testing_support::k_quant_model(), testing_support::codebook_model(),
-        testing_support::mxfp4_model()}) {
+        testing_support::mxfp4_model(), testing_support::trellis_model()}) {
     const std::string path = directory + "/" + model.name;
     QSF_RETURN_IF_ERROR(write_small_model(model, path + ".qsf"));
     QSF_ASSIGN_OR_RETURN(const QsfReader reader, QsfReader::open(path + ".qsf"));

@@ -29,9 +29,9 @@ WEIGHT_TYPES = {0: "2bit-sym", 1: "2bit", 2: "3bit", 3: "4bit", 4: "ternary",
                 6: "f32", 7: "f16", 8: "bf16", 9: "8bit", 10: "qk256", 11: "ternary-base3", 12: "ternary-row",
                 13: "q2_k", 14: "q3_k", 15: "q5_k", 16: "q6_k", 17: "mxfp4",
                 32: "2bit-super", 33: "3bit-super", 34: "4bit-super",
-                35: "2bit-table", 36: "3bit-table", 37: "4bit-table"}
+                35: "2bit-table", 36: "3bit-table", 37: "4bit-table", 38: "2bit-trellis", 39: "3bit-trellis"}
 CODE_BITS = {0: 2, 1: 2, 2: 3, 3: 4, 4: 2, 6: 32, 7: 16, 8: 16, 9: 8, 10: 2, 11: 2, 12: 2, 13: 2, 14: 3, 15: 5,
-             16: 6, 17: 4, 32: 2, 33: 3, 34: 4, 35: 2, 36: 3, 37: 4}
+             16: 6, 17: 4, 32: 2, 33: 3, 34: 4, 35: 2, 36: 3, 37: 4, 38: 2, 39: 3}
 HAS_MIN = {1, 2, 3}
 FLOATS = {6, 7, 8}
 QK256, TERNARY_BASE3, TERNARY_ROW = 10, 11, 12
@@ -42,8 +42,14 @@ BYTE_CODES = {Q2_K: 1, Q3_K: 2, Q6_K: Q6_K}  # the same, of sub-blocks with one 
 TABLE_CODES = {35: 1, 36: 2, 37: 3}  # the same, of tables
 LEVELS = {35: (-127, -43, 18, 90), 36: (-127, -77, -45, -18, 7, 34, 65, 108),
           37: (-127, -104, -83, -65, -49, -35, -22, -10, 1, 13, 25, 38, 53, 69, 89, 113)}
+TRELLIS_CODES = {38: 1, 39: 2}  # the same, of trellis types
+TRELLIS_NEWEST = (11, 3, 12, 14, 15, 7, 8, 10, 3, 11, 4, 6, 7, 15, 0, 2)
+TRELLIS_MIDDLE = (6, 5, 11, 14, 7, 3, 2, 12, 0, 4, 1, 8, 9, 13, 10, 15)
+TRELLIS_OLDEST = (13, 9, 5, 12, 1, 11, 2, 4, 10, 8, 6, 15, 0, 7, 3, 14)
+TRELLIS_LEVELS = {38: (0, 10, 15, 19, 22, 25, 27, 30, 33, 35, 38, 41, 44, 48, 53, 63),
+                  39: (2, 8, 13, 16, 19, 21, 24, 26, 29, 31, 34, 36, 39, 42, 47, 54)}
 FIXED_BLOCK = {6: 4, 7: 4, 8: 4, QK256: 64, TERNARY_BASE3: 80, TERNARY_ROW: 64, Q2_K: 16, Q3_K: 16, Q5_K: 32,
-               Q6_K: 16, MXFP4: 32, 35: 16, 36: 16, 37: 32}
+               Q6_K: 16, MXFP4: 32, 35: 16, 36: 16, 37: 32, 38: 64, 39: 64}
 KINDS = {0: "attn_q", 1: "attn_k", 2: "attn_v", 3: "attn_o", 4: "ffn_gate", 5: "ffn_up",
          6: "ffn_down", 7: "attn_norm", 8: "ffn_norm", 9: "attn_q_bias", 10: "attn_k_bias",
          11: "attn_v_bias", 12: "attn_o_bias", 13: "ffn_biases", 16: "ffn_up_bias",
@@ -224,6 +230,18 @@ def table_value(weight_type, d_at, low, high, k, data, code):
     return struct.unpack_from("<e", data, d_at)[0] * scale * LEVELS[weight_type][code]
 
 
+def trellis_row(weight_type, scale_of, codes):
+    """The weights of a row: scale_of(c) is that of column c, codes are those of all columns."""
+    row, windows = [], [[0] * 6 for _ in range(4)]
+    for c, code in enumerate(codes):
+        symbol, refinement = (code, 0) if weight_type == 38 else (code >> 1, code & 1)
+        s = windows[c % 4] = [symbol] + windows[c % 4][:5]
+        level = TRELLIS_NEWEST[4 * s[0] + s[1]] ^ TRELLIS_MIDDLE[4 * s[2] + s[3]] ^ TRELLIS_OLDEST[4 * s[4] + s[5]]
+        value = TRELLIS_LEVELS[weight_type][level] + 8 * refinement
+        row.append(f32(scale_of(c) * (value - 31.5)))
+    return row
+
+
 def mxfp4_value(exponent, code):
     if exponent > 252:
         raise ValueError(f"an mxfp4 scale of {exponent}")
@@ -250,6 +268,8 @@ def row_major_row_bytes(weight_type, block, cols):
                 ceil_div(cols, 16) * code_bytes(weight_type, 16))
     if weight_type in TABLE_CODES:
         return ceil_div(cols, 256) * table_head_bytes(block) + ceil_div(cols, block) * code_bytes(weight_type, block)
+    if weight_type in TRELLIS_CODES:
+        return 4 + 4 * ceil_div(cols, 512) + ceil_div(cols, 64) * code_bytes(weight_type, 64)
     head = 4 if weight_type in HAS_MIN else 2
     return ceil_div(cols, block) * (head + block * CODE_BITS[weight_type] // 8)
 
@@ -329,6 +349,20 @@ def row_major_table_row(weight_type, block, cols, data, start):
     return row
 
 
+def row_major_trellis_row(weight_type, cols, data, start):
+    size = code_bytes(weight_type, 64)
+
+    def word_at(c):
+        return start + 4 + c // 512 * (4 + 8 * size)
+
+    def scale_of(c):
+        return f32(unpack(data, start, "f") * (unpack(data, word_at(c), "I") >> 4 * (c // 64 % 8) & 15))
+
+    codes = [row_major_code(TRELLIS_CODES[weight_type], data, word_at(c) + 4 + c // 64 % 8 * size, 64, c % 64)
+             for c in range(cols)]
+    return trellis_row(weight_type, scale_of, codes)
+
+
 def row_major_row(weight_type, block, cols, data, start):
     if weight_type in FLOATS:
         size = CODE_BITS[weight_type] // 8
@@ -352,6 +386,8 @@ def row_major_row(weight_type, block, cols, data, start):
         return row_major_byte_row(weight_type, cols, data, start)
     if weight_type in TABLE_CODES:
         return row_major_table_row(weight_type, block, cols, data, start)
+    if weight_type in TRELLIS_CODES:
+        return row_major_trellis_row(weight_type, cols, data, start)
     head = 4 if weight_type in HAS_MIN else 2
     block_bytes = head + block * CODE_BITS[weight_type] // 8
     row = []
@@ -391,6 +427,8 @@ def group_bytes(weight_type, block, cols):
         supers = ceil_div(cols, 256)
         fields = supers * 5 if weight_type == Q2_K else supers * 4 + ceil_div(supers, 2)
         return ceil_div(cols, 64) * 4 * lines + fields * 64
+    if weight_type in TRELLIS_CODES:
+        return 64 + 64 * ceil_div(cols, 512) + ceil_div(cols, 64) * 16 * code_bytes(weight_type, 64)
     if weight_type in TABLE_CODES:
         supers = ceil_div(cols, 256)
         fields = supers * 2 + (ceil_div(supers, 2) if block == 16 else 0)
@@ -478,6 +516,21 @@ def group_table_row(weight_type, block, cols, data, start, r):
     return row
 
 
+def group_trellis_row(weight_type, cols, data, start, r):
+    lines = 16 * code_bytes(weight_type, 64)
+
+    def line_at(c):
+        return start + 64 + c // 512 * (64 + 8 * lines)
+
+    def scale_of(c):
+        word = unpack(data, line_at(c) + 4 * r, "I")
+        return f32(unpack(data, start + 4 * r, "f") * (word >> 4 * (c // 64 % 8) & 15))
+
+    codes = [block_code(TRELLIS_CODES[weight_type], 64, data, line_at(c) + 64 + c // 64 % 8 * lines, r, c % 64)
+             for c in range(cols)]
+    return trellis_row(weight_type, scale_of, codes)
+
+
 def group_row(weight_type, block, cols, data, start, r):
     if weight_type == QK256:
         return [qk256_value(line_code(2, data, start, r, c)) for c in range(cols)]
@@ -501,6 +554,8 @@ def group_row(weight_type, block, cols, data, start, r):
         return group_byte_row(weight_type, cols, data, start, r)
     if weight_type in TABLE_CODES:
         return group_table_row(weight_type, block, cols, data, start, r)
+    if weight_type in TRELLIS_CODES:
+        return group_trellis_row(weight_type, cols, data, start, r)
     if weight_type in FLOATS:
         size = CODE_BITS[weight_type] // 8
         per_line = 4 // size

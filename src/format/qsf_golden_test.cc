@@ -51,7 +51,7 @@ INSTANTIATE_TEST_SUITE_P(
                     testing_support::compressed_model(), testing_support::longrope_model(),
                     testing_support::super_model(), testing_support::base3_model(),
                     testing_support::k_quant_model(), testing_support::codebook_model(),
-                    testing_support::mxfp4_model()),
+                    testing_support::mxfp4_model(), testing_support::trellis_model()),
     [](const auto& model) { return model.param.name; });
 
 }  // namespace

@@ -11,6 +11,7 @@
 #include <cstdint>
 
 #include "quant/block_format.h"
+#include "quant/trellis.h"
 
 namespace qsf::kernels {
 
@@ -18,10 +19,13 @@ struct BlockPlace {
   const std::byte* scales;  // 16 halves: scales, or d of a super-block; null without any
   const std::byte* mins;    // 16 halves: mins, or dmin; null without any
   const std::byte* low;     // super-blocks: the line of low bits or bytes, sub-block `k` % 4 of it;
-                            // mxfp4: the line of exponents, byte `k` of every row
+                            // mxfp4: the line of exponents, byte `k` of every row; trellis types:
+                            // the line of 4-bit scales, bits 4k to 4k + 3 of every row
   const std::byte* high;    // super-blocks: high bits, u32 of a row for blocks of 32, else u16;
                             // of 4-bit table u16
-  unsigned k;              // super-blocks: number of the sub-block; mxfp4: of the block in its four
+  unsigned k;           // super-blocks: number of the sub-block; mxfp4: of the block in its four;
+                        // trellis types: in its eight
+  unsigned lines_back;  // trellis types: see lines_back_of()
   const std::byte* codes;  // first code line; of types that share lines that of the pair of
                            // sub-blocks
 };
@@ -35,11 +39,28 @@ static constexpr bool kMultipliesSigned = kType == QuantType::kQ8 || code_zero(k
 template <QuantType kType>
 static constexpr bool kIsWide = code_bits(kType) == 5 || code_bits(kType) == 6;
 
-// The half of a 1-bit line that belongs to a sub-block of types that share lines: 1 of odd ones. 0
-// of other types.
+// The half of a 1-bit line that belongs to a sub-block of types that share lines: 1 of odd ones. Of
+// trellis types lines_back_of(). 0 of other types.
 template <QuantType kType>
 [[gnu::always_inline]] static inline unsigned half_of(const BlockPlace& place) noexcept {
-  return shares_lines(kType) ? place.k % 2 : 0;
+  return shares_lines(kType) ? place.k % 2 : is_trellis_type(kType) ? place.lines_back : 0;
+}
+
+// How many lines the last two 2-bit lines of the block before a trellis block stand in front of it:
+// the symbols that its first windows have. 0 for the first block of a row, whose windows begin with
+// zeros.
+template <QuantType kType>
+[[gnu::always_inline]] static inline unsigned lines_back_of(std::size_t block) noexcept {
+  if (block == 0) return 0;
+  const unsigned scales = block % kNibbleBlocks == 0 ? 1 : 0;
+  return (kType == QuantType::kQ3Trellis ? 4 : 2) + scales;
+}
+
+// The last two 2-bit lines in front of a trellis block, from its first line on.
+[[gnu::always_inline]] static inline const std::byte* lines_before(const std::byte* lines,
+                                                                   unsigned lines_back) noexcept {
+  alignas(64) static constexpr std::byte kZeros[2 * kLineBytes] = {};
+  return lines_back == 0 ? kZeros : lines - lines_back * kLineBytes;
 }
 
 // Whether the scales of a type's sub-blocks are bytes or less: whole numbers that multiply whole
@@ -126,6 +147,12 @@ template <QuantType kType, std::uint32_t kBlock>
     place.k = static_cast<unsigned>(block % 4);
     place.low = group + block / 4 * (kLineBytes + 4 * kCodeBytes);
     place.codes = place.low + kLineBytes + place.k * kCodeBytes;
+  } else if constexpr (kForm == ScaleForm::kRowNibble) {
+    place.k = static_cast<unsigned>(block % kNibbleBlocks);
+    place.low =
+        group + kLineBytes + block / kNibbleBlocks * (kLineBytes + kNibbleBlocks * kCodeBytes);
+    place.codes = place.low + kLineBytes + place.k * kCodeBytes;
+    place.lines_back = lines_back_of<kType>(block);
   } else if constexpr (kForm == ScaleForm::kBlock) {
     const std::byte* pair = group + block / 2 * (kLineBytes + 2 * kCodeBytes);
     place.scales = pair + block % 2 * kHalves;

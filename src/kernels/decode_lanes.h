@@ -144,13 +144,52 @@ template <unsigned kHighBits, typename Take>
   }
 }
 
+// Values of the windows of trellis types.
+template <QuantType kType>
+static constexpr auto kTrellisValues = trellis_values<kType>();
+
+// Calls take(column, rows) for the columns of a trellis block, rows its values.
+template <QuantType kType, std::uint32_t kBlock, typename Take>
+[[gnu::always_inline]] static inline void for_trellis_columns(const std::byte* codes,
+                                                              unsigned lines_back,
+                                                              Take&& take) noexcept {
+  constexpr std::uint32_t kLines = kBlock / 16;
+  const std::byte* before = lines_before(codes, lines_back);
+  Words16 words[3] = {load_line(before), load_line(before + kLineBytes), {}};
+  for (std::uint32_t line = 0; line < kLines; ++line) {
+    words[2] = load_line(codes + line * kLineBytes);
+    Words16 planes = {};
+    if constexpr (kType == QuantType::kQ3Trellis) {
+      planes = load_line(codes + (kLines + line / 2) * kLineBytes);
+    }
+    for (unsigned f = 0; f < 4; ++f) {
+      for (unsigned k = 0; k < 4; ++k) {
+        Rows16 rows;
+        for (unsigned r = 0; r < 16; ++r) {
+          const auto byte = [&](unsigned i) { return words[i].v[r / 4][r % 4] >> (8 * k) & 255U; };
+          const std::uint32_t symbols = byte(0) | byte(1) << 8 | byte(2) << 16;
+          std::uint32_t value = kTrellisValues<kType>[symbols >> (2 * f + 6) & 4095U];
+          const std::uint32_t plane = planes.v[r / 4][r % 4] >> (8 * k + line % 2 * 4 + f);
+          value += (plane & 1U) * kTrellisRefinement;
+          rows.v[r / 4][r % 4] = static_cast<float>(value);
+        }
+        take(16 * line + 4 * f + k, rows);
+      }
+    }
+    words[0] = words[1];
+    words[1] = words[2];
+  }
+}
+
 // Calls take(column, rows) for every column of one block of codes, `codes` its first code line and
-// `half` its half of a line that it shares.
+// `half` its half of a line that it shares, or half_of() a trellis type.
 template <QuantType kType, std::uint32_t kBlock, typename Take>
 [[gnu::always_inline]] static inline void for_block_columns(const std::byte* codes,
                                                             [[maybe_unused]] unsigned half,
                                                             Take&& take) noexcept {
-  if constexpr (shares_lines(kType)) {
+  if constexpr (is_trellis_type(kType)) {
+    for_trellis_columns<kType, kBlock>(codes, half, take);
+  } else if constexpr (shares_lines(kType)) {
     for_three_bit_columns<kType>(codes + half * 64, codes + 128, half, take);
   } else if constexpr (kIsWide<kType>) {
     constexpr std::uint32_t kLines = kBlock / 8;
@@ -318,6 +357,10 @@ template <QuantType kType, std::uint32_t kBlock>
     out.mins = load_half_rows(place.mins);
   } else {
     for (unsigned i = 0; i < 4; ++i) out.scales.v[i] = splat(1.0F);
+    if constexpr (scale_form(kType) == ScaleForm::kRowNibble) {
+      const Words16 words = load_line(place.low);
+      for (unsigned i = 0; i < 4; ++i) out.scales.v[i] = to_f32(words.v[i] >> (4 * place.k) & 15U);
+    }
     if constexpr (scale_form(kType) == ScaleForm::kBlock) out.scales = load_half_rows(place.scales);
     if constexpr (scale_form(kType) == ScaleForm::kExponent) out.scales = load_powers(place);
     for (unsigned i = 0; i < 4; ++i) out.mins.v[i] = out.scales.v[i] * kZeroPoint<kType>;
@@ -329,7 +372,7 @@ template <QuantType kType, std::uint32_t kBlock>
 template <QuantType kType>
 [[gnu::always_inline]] static inline void scale_totals(const std::byte* group, Rows16* totals,
                                                        std::uint32_t n_x) noexcept {
-  if constexpr (scale_form(kType) == ScaleForm::kRow) {
+  if constexpr (has_row_scale(kType)) {
     for (std::uint32_t i = 0; i < n_x; ++i) {
       for (unsigned v = 0; v < 4; ++v) totals[i].v[v] *= load<f32x4>(group + 16 * v);
     }

@@ -36,6 +36,9 @@
 //                                    with the 16 scales (f32) of its rows in front
 //   ternary-base3                    the same line of scales, then 4 lines for every 80 columns, in
 //                                    the order of quant/base3.h
+//   2bit-trellis, 3bit-trellis       a line with the 16 scales (f32) of the rows, then for every
+//                                    eight blocks a line with bits 4k .. 4k+3 of a row's u32 the
+//                                    scale of block k, and the code lines of the blocks that exist
 //   super-blocks                     see below
 //
 // A *super-block* is 256 columns: 4 sub-blocks of 64 or 8 of 32, each with a scale and a min of 6
@@ -139,16 +142,21 @@ constexpr std::uint64_t code_bytes(BlockFormat format) noexcept {
   return static_cast<std::uint64_t>(format.block) * code_bits(format.type) / 8;
 }
 
+// Blocks whose 4-bit scales are one word.
+inline constexpr std::uint64_t kNibbleBlocks = 8;
+
 // Bytes of the fields in front of the codes in layout 0: of a block, of the whole row for kRow, of
-// a super-block: d, dmin where there is one, and per sub-block one byte, a byte and a half (two
-// fields of 6 bits), or half a byte or six bits (codebook types).
+// eight blocks for kRowNibble (a row has 4 bytes more in front), of a super-block: d, dmin where
+// there is one, and per sub-block one byte, a byte and a half (two fields of 6 bits), or half a
+// byte or six bits (codebook types).
 constexpr std::uint64_t field_bytes(BlockFormat format) noexcept {
   switch (scale_form(format.type)) {
     case ScaleForm::kNone: return 0;
     case ScaleForm::kExponent: return 1;
     case ScaleForm::kBlock: return 2;
     case ScaleForm::kBlockMin:
-    case ScaleForm::kRow: return 4;
+    case ScaleForm::kRow:
+    case ScaleForm::kRowNibble: return 4;
     case ScaleForm::kSuperBlock: return 4 + kSuperColumns / format.block * 3 / 2;
     case ScaleForm::kSuperNibble: return 4 + kSuperColumns / format.block;
     case ScaleForm::kSuperSigned: return 2 + kSuperColumns / format.block;
@@ -164,7 +172,7 @@ constexpr std::uint64_t block_bytes(BlockFormat format) noexcept {
 }
 
 // Byte offsets of block `block_index` from the start of a row in layout 0: of its codes, and of its
-// fields (its own, its super-block's or its row's).
+// fields (its own, its super-block's or its row's; of kRowNibble the word of its scale).
 // Requires  not a float type
 struct RowBlock {
   std::uint64_t fields;
@@ -175,6 +183,11 @@ constexpr RowBlock locate_in_row(BlockFormat format, std::uint64_t block_index) 
   switch (scale_form(format.type)) {
     case ScaleForm::kNone:
     case ScaleForm::kRow: return {0, field_bytes(format) + codes_before};
+    case ScaleForm::kRowNibble: {
+      const std::uint64_t word =
+          4 + block_index / kNibbleBlocks * (4 + kNibbleBlocks * code_bytes(format));
+      return {word, word + 4 + block_index % kNibbleBlocks * code_bytes(format)};
+    }
     case ScaleForm::kBlock:
     case ScaleForm::kBlockMin:
     case ScaleForm::kExponent: break;
@@ -198,6 +211,9 @@ constexpr std::uint64_t row_major_bytes(BlockFormat format, std::uint64_t n_cols
   if (is_float_type(format.type)) return n_cols * code_bits(format.type) / 8;
   if (format.type == QuantType::kQk256) return super_blocks_per_row(n_cols) * 64;
   const std::uint64_t n_blocks = blocks_per_row(format, n_cols);
+  if (scale_form(format.type) == ScaleForm::kRowNibble) {
+    return 4 + (n_blocks + kNibbleBlocks - 1) / kNibbleBlocks * 4 + n_blocks * code_bytes(format);
+  }
   const std::uint64_t n_fields = scale_form(format.type) == ScaleForm::kRow ? 1
                                  : is_super_type(format.type) ? super_blocks_per_row(n_cols)
                                                               : n_blocks;
@@ -237,6 +253,9 @@ constexpr std::uint64_t group_bytes(BlockFormat format, std::uint64_t n_cols) no
     case ScaleForm::kBlockMin: n_field_lines = n_blocks; break;
     case ScaleForm::kExponent: n_field_lines = (n_blocks + 3) / 4; break;
     case ScaleForm::kRow: n_field_lines = 1; break;
+    case ScaleForm::kRowNibble:
+      n_field_lines = 1 + (n_blocks + kNibbleBlocks - 1) / kNibbleBlocks;
+      break;
     case ScaleForm::kSuperBlock:
       n_field_lines = format.block == 32 ? 4 * n_supers : 2 * n_supers + (n_supers + 1) / 2;
       break;
@@ -291,6 +310,9 @@ static_assert(group_bytes({QuantType::kQ2Codebook, 16}, 512) == 2 * 16 * 74);   
 static_assert(group_bytes({QuantType::kQ3Codebook, 16}, 512) == 2 * 16 * 106);  // 3.3125
 static_assert(group_bytes({QuantType::kQ4Codebook, 32}, 256) == 16 * 136);      // 4.25
 static_assert(group_bytes({QuantType::kQ4Codebook, 32}, 300) == 4 * 64 + 10 * 256);
+static_assert(row_major_bytes({QuantType::kQ2Trellis, 64}, 576) == 4 + 2 * 4 + 9 * 16);
+static_assert(group_bytes({QuantType::kQ2Trellis, 64}, 512) == 2 * 64 + 8 * 256);
+static_assert(group_bytes({QuantType::kQ3Trellis, 64}, 576) == 3 * 64 + 9 * 384);
 static_assert(row_major_bytes({QuantType::kMxfp4, 32}, 300) == 10 * 17);
 static_assert(group_bytes({QuantType::kMxfp4, 32}, 256) == 16 * 8 * 17);  // 4.25 bits
 static_assert(group_bytes({QuantType::kMxfp4, 32}, 300) == 3 * 64 + 10 * 256);

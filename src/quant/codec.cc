@@ -18,6 +18,7 @@
 #include "quant/search/search_loops.h"
 #include "quant/super_block.h"
 #include "quant/ternary.h"
+#include "quant/trellis.h"
 
 namespace qsf {
 namespace {
@@ -107,7 +108,7 @@ Status check_fields(QuantType type, ByteSpan bytes, std::uint64_t scale, std::ui
                                                     : "the scale makes weights that f32 lacks",
                      row, b);
   }
-  const bool is_finite = form == ScaleForm::kRow
+  const bool is_finite = has_row_scale(type)
                              ? floats_are_finite(QuantType::kF32, bytes.subspan(scale, 4))
                              : is_finite_f16(bytes, scale);
   if (!is_finite) return bad_block("a scale is not finite", row, b);
@@ -125,7 +126,8 @@ Status check_row(BlockFormat format, std::uint64_t row, std::uint64_t n_blocks, 
   }
   for (std::uint64_t b = 0; b < n_blocks; ++b) {
     const RowBlock at = locate_in_row(format, b);
-    QSF_RETURN_IF_ERROR(check_fields(format.type, bytes, at.fields, at.fields + 2, row, b));
+    const std::uint64_t scale = has_row_scale(format.type) ? 0 : at.fields;
+    QSF_RETURN_IF_ERROR(check_fields(format.type, bytes, scale, at.fields + 2, row, b));
     if (has_bad_code(format.type, Layout::kRowMajor, bytes.subspan(at.codes, code_bytes(format)))) {
       return bad_block("a code is outside the range of the type", row, b);
     }
@@ -140,8 +142,9 @@ Status check_group(BlockFormat format, std::uint64_t first_row, std::uint64_t n_
                ? ok_status()
                : corrupt("16 rows from row %" PRIu64 ": a weight is not finite", first_row);
   }
-  const ScaleForm form = scale_form(format.type);
-  const std::uint64_t scale_bytes = form == ScaleForm::kRow || form == ScaleForm::kExponent ? 4 : 2;
+  const bool has_words =
+      has_row_scale(format.type) || scale_form(format.type) == ScaleForm::kExponent;
+  const std::uint64_t scale_bytes = has_words ? 4 : 2;
   for (std::uint64_t b = 0; b < n_blocks; ++b) {
     const GroupBlock at = locate_block(format, b);
     for (std::uint32_t r = 0; r < kRowGroup; ++r) {
@@ -183,7 +186,8 @@ void decode_codes(QuantType type, BlockScale fields, const std::uint8_t* codes,
       }
       return;
     }
-    case CodeForm::kUnsigned: break;
+    case CodeForm::kUnsigned:
+    case CodeForm::kTrellis: break;
   }
   if (has_min(type)) {
     for (std::size_t i = 0; i < n; ++i) {
@@ -254,6 +258,7 @@ void encode_row(BlockFormat format, std::span<const float> row, const QuantOptio
   if (format.type == QuantType::kTernaryBase3) return encode_base3_row(row, options, out);
   if (format.type == QuantType::kQk256) return encode_qk256_row(row, out);
   if (format.type == QuantType::kMxfp4) return encode_mxfp4_row(row, out);
+  if (is_trellis_type(format.type)) return encode_trellis_row(format, row, options, out);
   const BlockCodec& codec = block_codec(format.type);
   const std::size_t n_cols = kBlocksPerBatch * format.block;
   const std::size_t n_bytes = kBlocksPerBatch * block_bytes(format);
@@ -270,10 +275,12 @@ void decode_row(BlockFormat format, ByteSpan row, std::span<float> out) noexcept
   if (is_float_type(format.type)) return decode_float_row(format.type, row, out);
   const BlockCodec& codec = block_codec(format.type);
   std::array<std::uint8_t, kMaxBlock> codes;
+  TrellisDecoder trellis(format.type);
   for (std::size_t first = 0; first < out.size(); first += format.block) {
     const std::size_t n_true = std::min<std::size_t>(format.block, out.size() - first);
     const std::uint64_t b = first / format.block;
     codec.unpack(row.data() + locate_in_row(format, b).codes, format.block, codes.data());
+    if (is_trellis_type(format.type)) trellis.decode(std::span(codes).first(format.block));
     decode_codes(format.type, row_block_scale(format, row, b), codes.data(),
                  out.subspan(first, n_true));
   }

@@ -30,6 +30,11 @@ BlockScale join_byte(ScaleForm form, float d, float dmin, std::byte byte) noexce
   return join(d, dmin, {bits & 15U, bits >> 4U});
 }
 
+// The 4-bit scale of a block in the word of its eight.
+unsigned nibble_scale(std::uint32_t word, std::uint64_t block_index) noexcept {
+  return word >> (4 * (block_index % kNibbleBlocks)) & 15U;
+}
+
 // A word of high bits: 2 bytes for 4 sub-blocks, 4 bytes for 8.
 std::uint32_t load_high(ByteSpan bytes, std::uint64_t offset, std::uint32_t block) noexcept {
   return block == 32 ? load_le<std::uint32_t>(bytes, offset)
@@ -44,6 +49,12 @@ void for_each_field(BlockFormat format, std::uint32_t to_block, std::uint32_t r,
   switch (scale_form(format.type)) {
     case ScaleForm::kNone: return;
     case ScaleForm::kRow: move(0, 4 * r, 4); return;
+    case ScaleForm::kRowNibble:
+      move(0, 4 * r, 4);
+      for (std::uint64_t b = 0; b < blocks_per_row(format, n_cols); b += kNibbleBlocks) {
+        move(locate_in_row(format, b).fields, nibble_line(format, b) + 4 * r, 4);
+      }
+      return;
     case ScaleForm::kSuperBlock:
       for (std::uint64_t s = 0; s < super_blocks_per_row(n_cols); ++s) {
         const std::uint64_t row = locate_in_row(format, s * kSuperColumns / format.block).fields;
@@ -115,6 +126,10 @@ BlockScale row_block_scale(BlockFormat format, ByteSpan row, std::uint64_t block
     case ScaleForm::kBlock: return {half(row, at), 0.0F};
     case ScaleForm::kBlockMin: return {half(row, at), half(row, at + 2)};
     case ScaleForm::kRow: return {load_le<float>(row, at), 0.0F};
+    case ScaleForm::kRowNibble: {
+      const unsigned scale = nibble_scale(load_le<std::uint32_t>(row, at), block_index);
+      return {load_le<float>(row, 0) * static_cast<float>(scale), 0.0F};
+    }
     case ScaleForm::kExponent: return {mxfp4_scale(row[at]), 0.0F};
     case ScaleForm::kSuperBlock: {
       const std::uint32_t n_sub_blocks = kSuperColumns / format.block;
@@ -152,6 +167,12 @@ BlockScale group_block_scale(BlockFormat format, ByteSpan group, std::uint32_t r
     case ScaleForm::kBlockMin:
       return {half(group, at.scales + 2 * r), half(group, at.mins + 2 * r)};
     case ScaleForm::kRow: return {load_le<float>(group, at.scales + 4 * r), 0.0F};
+    case ScaleForm::kRowNibble: {
+      const auto word = load_le<std::uint32_t>(group, nibble_line(format, block_index) + 4 * r);
+      return {load_le<float>(group, at.scales + 4 * r) *
+                  static_cast<float>(nibble_scale(word, block_index)),
+              0.0F};
+    }
     case ScaleForm::kExponent: return {mxfp4_scale(group[at.scales + 4 * r]), 0.0F};
     case ScaleForm::kSuperBlock: {
       const std::uint32_t n_sub_blocks = kSuperColumns / format.block;

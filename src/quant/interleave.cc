@@ -10,6 +10,7 @@
 #include "quant/base3.h"
 #include "quant/codec.h"
 #include "quant/fields.h"
+#include "quant/trellis.h"
 
 namespace qsf {
 namespace {
@@ -399,12 +400,14 @@ void decode_group_row(BlockFormat format, ByteSpan group, std::uint32_t row_in_g
     return;
   }
   Codes codes;
+  TrellisDecoder trellis(format.type);
   for (std::uint64_t first = 0; first < n_cols; first += format.block) {
     const std::uint64_t index = first / format.block;
     const std::uint64_t n_true = std::min<std::uint64_t>(format.block, n_cols - first);
     take_codes(format.type, index,
                group.data() + locate_block(format, index).codes + 4 * row_in_group, format.block,
                codes.data());
+    if (is_trellis_type(format.type)) trellis.decode(std::span(codes).first(format.block));
     decode_codes(format.type, group_block_scale(format, group, row_in_group, index), codes.data(),
                  out.subspan(first, n_true));
   }

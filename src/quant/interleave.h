@@ -19,8 +19,9 @@ namespace qsf {
 
 // Byte offsets of one column block from the start of a group. Row r has its scale at scales + 2r,
 // its min at mins + 2r, and bytes 4r .. 4r+3 of every line from codes on. In super-blocks scales
-// and mins are d and dmin; ternary-row has its f32 scale, mxfp4 its byte, at scales + 4r. For types
-// that share lines (q3_k, 3bit-table), codes are those of the pair of blocks.
+// and mins are d and dmin; ternary-row and trellis types have the f32 of the row, mxfp4 its byte,
+// at scales + 4r. For types that share lines (q3_k, 3bit-table), codes are those of the pair of
+// blocks.
 struct GroupBlock {
   std::uint64_t scales;
   std::uint64_t mins;  // equal to scales for types without a min
@@ -70,12 +71,23 @@ constexpr GroupSuperBlock locate_super_block(BlockFormat format,
   return {d, d + kLineBytes, pair + super_index % 2 * 2 * kRowGroup};
 }
 
+// Returns the offset of the line with the 4-bit scale of a block: row r has it in its u32 at 4r.
+// Requires  the scale form is kRowNibble
+constexpr std::uint64_t nibble_line(BlockFormat format, std::uint64_t block_index) noexcept {
+  return kLineBytes +
+         block_index / kNibbleBlocks * (kLineBytes + kNibbleBlocks * code_line_bytes(format));
+}
+
 // Returns the offsets of column block `block_index`. Requires  `format` is valid.
 constexpr GroupBlock locate_block(BlockFormat format, std::uint64_t block_index) noexcept {
   const std::uint64_t lines = code_line_bytes(format);
   switch (scale_form(format.type)) {
     case ScaleForm::kNone: return {block_index * lines, block_index * lines, block_index * lines};
     case ScaleForm::kRow: return {0, 0, kLineBytes + block_index * lines};
+    case ScaleForm::kRowNibble: {
+      const std::uint64_t base = nibble_line(format, block_index);
+      return {0, 0, base + kLineBytes + block_index % kNibbleBlocks * lines};
+    }
     case ScaleForm::kBlockMin: {
       const std::uint64_t base = block_index * (kLineBytes + lines);
       return {base, base + 2 * kRowGroup, base + kLineBytes};

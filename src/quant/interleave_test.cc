@@ -171,6 +171,13 @@ Place place_by_definition(BlockFormat format, const std::vector<std::byte>& grou
       const auto exponent = static_cast<int>(group[at + 4 * r + block % 4]);
       return {at + 64 + block % 4 * lines, std::ldexp(1.0F, exponent - 127)};
     }
+    case QuantType::kQ2Trellis:
+    case QuantType::kQ3Trellis: {
+      const std::size_t at = 64 + block / 8 * (64 + 8 * lines);
+      const auto scale = load_le<std::uint32_t>(group, at + 4 * r) >> (block % 8 * 4) & 15U;
+      return {at + 64 + block % 8 * lines,
+              load_le<float>(group, 4 * r) * static_cast<float>(scale)};
+    }
     case QuantType::kQk256: return {block * lines};
     case QuantType::kTernaryRow: return {64 + block * lines, load_le<float>(group, 4 * r)};
     case QuantType::kTernaryBase3: return {64 + block * 256, load_le<float>(group, 4 * r)};
@@ -178,6 +185,33 @@ Place place_by_definition(BlockFormat format, const std::vector<std::byte>& grou
   }
   const std::size_t pair = block / 2 * (64 + 2 * lines);
   return {pair + 64 + block % 2 * lines, half(group, pair + block % 2 * 32 + 2 * r)};
+}
+
+// A weight of a trellis type: from its symbol, the five before it in its stream, and tables that
+// are written down here once more.
+float trellis_weight_by_definition(BlockFormat format, const std::vector<std::byte>& group,
+                                   unsigned r, unsigned column) {
+  constexpr int kNewest[] = {11, 3, 12, 14, 15, 7, 8, 10, 3, 11, 4, 6, 7, 15, 0, 2};
+  constexpr int kMiddle[] = {6, 5, 11, 14, 7, 3, 2, 12, 0, 4, 1, 8, 9, 13, 10, 15};
+  constexpr int kOldest[] = {13, 9, 5, 12, 1, 11, 2, 4, 10, 8, 6, 15, 0, 7, 3, 14};
+  constexpr int kLevelsOf2[] = {0, 10, 15, 19, 22, 25, 27, 30, 33, 35, 38, 41, 44, 48, 53, 63};
+  constexpr int kLevelsOf3[] = {2, 8, 13, 16, 19, 21, 24, 26, 29, 31, 34, 36, 39, 42, 47, 54};
+  const auto symbol = [&](unsigned back) {
+    if (column < 4 * back) return 0;
+    const unsigned c = column - 4 * back;
+    const std::size_t line = place_by_definition(format, group, r, c).codes_at + c % 64 / 16 * 64;
+    return static_cast<int>(group[line + 4 * r + c % 4]) >> (c % 16 / 4 * 2) & 3;
+  };
+  const int index = kNewest[4 * symbol(0) + symbol(1)] ^ kMiddle[4 * symbol(2) + symbol(3)] ^
+                    kOldest[4 * symbol(4) + symbol(5)];
+  const Place place = place_by_definition(format, group, r, column);
+  int value = kLevelsOf2[index];
+  if (format.type == QuantType::kQ3Trellis) {
+    const auto plane = static_cast<unsigned>(
+        group[place.codes_at + 256 + column % 64 / 32 * 64 + 4 * r + column % 4]);
+    value = kLevelsOf3[index] + 8 * static_cast<int>(plane >> (column % 32 / 4) & 1U);
+  }
+  return place.scale * (static_cast<float>(value) - 31.5F);
 }
 
 // Reads one weight out of a group by the rules of the layout, bit by bit; shares no code with the
@@ -189,6 +223,7 @@ float weight_by_definition(BlockFormat format, const std::vector<std::byte>& gro
     const std::size_t at = 64 * (column / 2) + 2 * (2 * r + column % 2);
     return format.type == QuantType::kF16 ? half(group, at) : to_f32(load_le<BF16>(group, at));
   }
+  if (is_trellis_type(format.type)) return trellis_weight_by_definition(format, group, r, column);
   const Place place = place_by_definition(format, group, r, column);
   const unsigned i = column % format.block;
   const auto field = [&](std::size_t lines_at, unsigned width) {
@@ -405,7 +440,7 @@ TEST(InterleaveTest, CheckFindsBadFieldsAndCodesInGroups) {
     const GroupBlock at = locate_block(format, blocks_per_row(format, n_cols) - 1);
     if (is_float_type(format.type)) {
       store_le(MutableByteSpan(bad), second + 128, std::uint32_t{0x7FC07FC0});
-    } else if (scale_form(format.type) == ScaleForm::kRow) {
+    } else if (has_row_scale(format.type)) {
       store_le(MutableByteSpan(bad), second + 60, std::uint32_t{0x7F800000});  // of row 31
     } else if (format.type == QuantType::kMxfp4) {
       bad[second + at.scales + 12] = std::byte{255};

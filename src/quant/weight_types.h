@@ -47,6 +47,9 @@ enum class QuantType : std::uint8_t {
   kQ2Codebook = 35,    // 2bit-table:   w = (d * scale) * level[code], a signed 4-bit scale
   kQ3Codebook = 36,    // 3bit-table:   the same
   kQ4Codebook = 37,    // 4bit-table:   the same, a signed 6-bit scale
+  kQ2Trellis = 38,     // 2bit-trellis: w = d * scale * (value - 31.5), d of the row, an unsigned
+                       //               4-bit scale; value: quant/trellis.h
+  kQ3Trellis = 39,     // 3bit-trellis: the same
 };
 
 // Where the scales of a type are stored.
@@ -55,6 +58,7 @@ enum class ScaleForm : std::uint8_t {
   kBlock,          // one f16 scale per block
   kBlockMin,       // one f16 scale and one f16 min per block
   kRow,            // one f32 scale per row
+  kRowNibble,      // one f32 per row, an unsigned 4-bit scale per block
   kSuperBlock,     // a 6-bit scale and a 6-bit min per block, two f16 per super-block
   kSuperNibble,    // a 4-bit scale and a 4-bit min per block, two f16 per super-block
   kSuperSigned,    // a signed 8-bit scale per block, one f16 per super-block
@@ -67,7 +71,8 @@ enum class CodeForm : std::uint8_t {
   kFloat,     // the weight itself
   kUnsigned,  // scale * (code - zero), or scale * code + min
   kSigned,    // scale * code, the code in two's complement
-  kCodebook   // scale * level[code]
+  kCodebook,  // scale * level[code]
+  kTrellis    // scale * (value - zero), value of the code and those before it (quant/trellis.h)
 };
 
 // Levels of the non-uniform codebooks, ascending. The 2- and 3-bit levels have the least squared
@@ -103,7 +108,7 @@ struct TypeTraits {
   std::uint8_t code_bits;     // of one code, or one float, as kernels read it
   std::uint8_t largest_code;  // in magnitude; 0 for floats
   CodeForm code_form;
-  float zero;                 // code of weight 0 in w = scale * (code - zero); 0 with a min
+  float zero;                 // code or value of weight 0 in w = scale * (code - zero)
   const std::int8_t* levels;  // of kCodebook: 2^code_bits of them
   ScaleForm scale_form;
   std::uint16_t fixed_block;  // columns of a block; 0 if the user chooses
@@ -182,6 +187,10 @@ inline constexpr TypeTraits kRows[] = {
         kSuperCodebook, 16, layers(kQ4Codebook), {0.0, 72.03}},
     {kQ4Codebook, "4bit-table", 4, 15, kCodebook, 0, kCodebook4Levels,
         kSuperCodebook, 32, everywhere(kQ4Codebook), {0.0, 67.44}},
+    {kQ2Trellis, "2bit-trellis", 2, 3, kTrellis, 31.5F, nullptr,
+        kRowNibble, 64, layers(kQ4Codebook), {31.5, 14.96}},
+    {kQ3Trellis, "3bit-trellis", 3, 7, kTrellis, 31.5F, nullptr,
+        kRowNibble, 64, layers(kQ4Codebook), {31.5, 13.05}},
 };
 // clang-format on
 
@@ -259,6 +268,16 @@ constexpr bool is_codebook_type(QuantType type) noexcept {
 // Whether codes index levels under a scale: the same, and mxfp4.
 constexpr bool has_levels(QuantType type) noexcept {
   return is_codebook_type(type) || scale_form(type) == ScaleForm::kExponent;
+}
+
+// Whether a code's weight depends on the codes before it (2bit-trellis, 3bit-trellis).
+constexpr bool is_trellis_type(QuantType type) noexcept {
+  return type_traits(type).code_form == CodeForm::kTrellis;
+}
+
+// Whether the sums of a row are multiplied by an f32 of the row when they are finished.
+constexpr bool has_row_scale(QuantType type) noexcept {
+  return scale_form(type) == ScaleForm::kRow || scale_form(type) == ScaleForm::kRowNibble;
 }
 
 // Whether codes are -1, 0 and 1 times a scale.

@@ -23,11 +23,13 @@ constexpr const char* kTypeHelp =
     "Weight type. Default: keep for a GGUF file and for a ternary model, else 4bit. For every "
     "matrix: f32, f16, bf16, 8bit, 4bit, 3bit, 4bit-super, 3bit-super, 4bit-table, q6_k, q5_k. For "
     "the matrices of the layers, with embedding and head in a wider type of the same kind: 2bit, "
-    "2bit-sym, 2bit-super, 3bit-table, 2bit-table, q3_k, q2_k, ternary, ternary-row. -super: "
-    "super-blocks of 256 columns, whose block scales are coded too. -table: non-uniform codebooks, "
-    "the smallest errors at their size. q*_k: the K-quants of GGUF. mixed: types by matrix, "
-    "widened "
-    "until the cosine with the original reaches 0.99. keep: the weights of the input bit for bit, "
+    "2bit-sym, 2bit-super, 3bit-table, 2bit-table, 3bit-trellis, 2bit-trellis, q3_k, q2_k, "
+    "ternary, ternary-row. -super: super-blocks of 256 columns, whose block scales are coded too. "
+    "-table: non-uniform codebooks, "
+    "small errors at their size. -trellis: codes that depend on those before them, the smallest "
+    "errors at 2 bits and slow to convert. q*_k: the K-quants of GGUF. mixed: types by matrix, "
+    "widened until the cosine with the original reaches 0.99. keep: the weights of the input bit "
+    "for bit, "
     "8bit where no type can hold them";
 
 constexpr std::string_view kRotationNames[] = {"none", "values", "stream", "all"};

@@ -21,19 +21,23 @@
 namespace qsf {
 namespace {
 
-// The formats with the smallest errors at each width (decisions 035 and 036).
+// The formats with the smallest errors at each width (decisions 035, 036 and 068).
 constexpr BlockFormat kCandidates[] = {
-    {QuantType::kQ2Super, 64}, {QuantType::kQ2Codebook, 16}, {QuantType::kQ2Super, 32},
-    {QuantType::kQ2K, 16},     {QuantType::kQ3Super, 64},    {QuantType::kQ3Codebook, 16},
-    {QuantType::kQ3Super, 32}, {QuantType::kQ4Codebook, 32}, {QuantType::kQ4Super, 64},
-    {QuantType::kQ4Super, 32}, {QuantType::kQ5K, 32},        {QuantType::kQ6K, 16},
-    {QuantType::kQ8, 64},      {QuantType::kF16, 4}};
+    {QuantType::kQ2Trellis, 64},  {QuantType::kQ3Trellis, 64},  {QuantType::kQ2Super, 64},
+    {QuantType::kQ2Codebook, 16}, {QuantType::kQ2Super, 32},    {QuantType::kQ2K, 16},
+    {QuantType::kQ3Super, 64},    {QuantType::kQ3Codebook, 16}, {QuantType::kQ3Super, 32},
+    {QuantType::kQ4Codebook, 32}, {QuantType::kQ4Super, 64},    {QuantType::kQ4Super, 32},
+    {QuantType::kQ5K, 32},        {QuantType::kQ6K, 16},        {QuantType::kQ8, 64},
+    {QuantType::kF16, 4}};
 
 // Rows on which the error of a format is measured. For 7 billion weights in groups of 1024 rows of
 // 4096 columns all formats take half a minute.
 constexpr std::uint32_t kMeasuredRows = 512;
 // Of each of many experts.
 constexpr std::uint32_t kLeastMeasuredRows = 32;
+// Of formats whose search takes ten times as long, which still average tens of thousands of
+// weights.
+constexpr std::uint32_t kTrellisMeasuredRows = 64;
 
 // Matrices that get one format: those of a kind in a layer. There is one, or one for each expert:
 // slots of the expert cache are of one size, so narrower experts beside wider ones would save reads
@@ -206,8 +210,12 @@ Result<double> Planner::error_of(const Matrix& matrix, BlockFormat format) const
   double squares = 0.0;
   double errors = 0.0;
   for (const SourcePlace& place : matrix.places) {
-    QSF_ASSIGN_OR_RETURN(const ErrorSums sums,
-                         sums_of(place, format, n_places == 1 ? kMeasuredRows : max_rows));
+    QSF_ASSIGN_OR_RETURN(
+        const ErrorSums sums,
+        sums_of(place, format,
+                is_trellis_type(format.type) ? std::min(max_rows, kTrellisMeasuredRows)
+                : n_places == 1              ? kMeasuredRows
+                                             : max_rows));
     const double weight = uses_of(place);
     squares += weight * sums.weighted_ww;
     errors += weight * sums.weighted_dd;

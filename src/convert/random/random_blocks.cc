@@ -233,6 +233,22 @@ void fill_codebook_fields(BlockFormat format, std::uint64_t n_blocks, const Scal
   }
 }
 
+// Rows have one f32; the scales of blocks are the random bits, but for those that do not exist.
+void fill_nibble_fields(BlockFormat format, std::uint64_t n_blocks, const ScaleTable& table,
+                        Rng& rng, MutableByteSpan group) noexcept {
+  constexpr float kRmsOfNibbles = 8.8F;
+  for (std::size_t r = 0; r < kRowGroup; ++r) {
+    store_le(group, 4 * r, to_f32(table.scales[rng.next_u64() % kScales]) / kRmsOfNibbles);
+  }
+  const std::uint64_t n_last = n_blocks % kNibbleBlocks;
+  if (n_last == 0) return;
+  const std::uint32_t used = (1U << (4 * n_last)) - 1U;
+  const MutableByteSpan line = group.subspan(nibble_line(format, n_blocks - 1), kLineBytes);
+  for (std::size_t r = 0; r < kRowGroup; ++r) {
+    store_le(line, 4 * r, load_le<std::uint32_t>(ByteSpan(line), 4 * r) & used);
+  }
+}
+
 // Fills one group as if all of its rows and columns existed.
 void fill_group(BlockFormat format, std::uint32_t n_cols, const ScaleTable& table, Rng& rng,
                 MutableByteSpan group) noexcept {
@@ -250,6 +266,7 @@ void fill_group(BlockFormat format, std::uint32_t n_cols, const ScaleTable& tabl
         store_le(group, 4 * r, to_f32(table.scales[rng.next_u64() % kScales]));
       }
       return;
+    case ScaleForm::kRowNibble: fill_nibble_fields(format, n_blocks, table, rng, group); return;
     case ScaleForm::kSuperBlock: fill_super_fields(format, n_blocks, table, rng, group); return;
     case ScaleForm::kSuperNibble:
     case ScaleForm::kSuperSigned: fill_byte_fields(format, n_blocks, table, rng, group); return;

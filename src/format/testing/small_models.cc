@@ -355,6 +355,11 @@ SmallModel codebook_model() {
                         Q::kQ3Codebook);
 }
 
+SmallModel trellis_model() {
+  using Q = QuantType;
+  return model_of_types("trellis", {Q::kQ2Trellis, Q::kQ3Trellis}, Q::kQ3Trellis, Q::kQ2Trellis);
+}
+
 SmallModel mxfp4_model() {
   using Q = QuantType;
   return model_of_types("mxfp4", {Q::kMxfp4}, Q::kMxfp4, Q::kMxfp4);

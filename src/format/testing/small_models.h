@@ -67,6 +67,9 @@ SmallModel codebook_model();
 // The same of mxfp4.
 SmallModel mxfp4_model();
 
+// The same of trellis types.
+SmallModel trellis_model();
+
 // Returns the f32 weights of one row, as they were before encoding.
 std::vector<float> small_row(std::uint32_t section, const TensorInfo& tensor, std::uint32_t row);
 // Returns the bytes of one tile.

@@ -50,12 +50,13 @@ static constexpr int kSignedOffset = kType == QuantType::kQ8 || is_codebook_type
 
 // Lines of scales that may stand in front of the code lines of a block, beside those of a pair.
 template <QuantType kType>
-static constexpr std::uint32_t kFieldLines = fixed_block(kType) == 16                    ? 0
-                                             : is_super_type(kType)                      ? 2
-                                             : scale_form(kType) == ScaleForm::kBlock    ? 1
-                                             : scale_form(kType) == ScaleForm::kExponent ? 1
-                                             : scale_form(kType) == ScaleForm::kBlockMin ? 1
-                                                                                         : 0;
+static constexpr std::uint32_t kFieldLines = fixed_block(kType) == 16                     ? 0
+                                             : is_super_type(kType)                       ? 2
+                                             : scale_form(kType) == ScaleForm::kBlock     ? 1
+                                             : scale_form(kType) == ScaleForm::kExponent  ? 1
+                                             : scale_form(kType) == ScaleForm::kRowNibble ? 1
+                                             : scale_form(kType) == ScaleForm::kBlockMin  ? 1
+                                                                                          : 0;
 
 // The code lines of one block.
 template <QuantType kType, std::uint32_t kBlock>
@@ -67,6 +68,7 @@ struct Lines {
                                   : is_codebook_type(kType)    ? 255
                                   : kType == QuantType::kQk256 ? 4
                                   : kType == QuantType::kMxfp4 ? 24
+                                  : is_trellis_type(kType)     ? kLargestTrellisValue
                                                                : (1 << code_bits(kType)) - 1;
   // The code lines of a block and about as many lines of scales as come with it.
   static constexpr std::uint32_t kWithFields = kBytes + kFieldLines<kType> * kLineBytes;
@@ -151,13 +153,87 @@ struct LevelCodebook {
   }
 };
 
+// A table of 16 bytes in every lane of 16.
+[[gnu::always_inline]] static inline __m512i load_table(const std::uint8_t (&table)[16]) noexcept {
+  return _mm512_broadcast_i32x4(_mm_loadu_si128(reinterpret_cast<const __m128i*>(table)));
+}
+
+// Constants of the tier, so that its objects define no shared symbol.
+static constexpr TrellisTables kTables = kTrellisTables;
+template <QuantType kType>
+struct LevelBytes {
+  std::uint8_t of[16];
+};
+template <QuantType kType>
+static constexpr LevelBytes<kType> kTrellisLevels = [] {
+  LevelBytes<kType> levels = {};
+  for (unsigned i = 0; i < 16; ++i) levels.of[i] = trellis_levels(kType)[i];
+  return levels;
+}();
+
+// The nibbles of a line of symbols: of field f its symbol, and below it the one before, which of
+// field 0 is the last of the line before.
+[[gnu::always_inline]] static inline __m512i trellis_nibble(__m512i line, __m512i before,
+                                                            unsigned field) noexcept {
+  if (field == 0) {
+    const __m512i last = _mm512_and_si512(_mm512_srli_epi32(before, 6), bytes_of(3));
+    return merge(_mm512_slli_epi32(line, 2), bytes_of(12), last);
+  }
+  return _mm512_and_si512(_mm512_srli_epi32(line, 2 * field - 2), bytes_of(15));
+}
+
+// Calls take(four, 0, values) for the fours of a trellis block.
+template <QuantType kType, std::uint32_t kBlock, typename Take>
+[[gnu::always_inline]] static inline void for_trellis_fours(const std::byte* lines,
+                                                            unsigned lines_back,
+                                                            Take&& take) noexcept {
+  constexpr unsigned kLines = kBlock / 16;
+  const std::byte* const back = lines_before(lines, lines_back);
+  const __m512i newest = load_table(kTables.newest);
+  const __m512i middle = load_table(kTables.middle);
+  const __m512i oldest = load_table(kTables.oldest);
+  const __m512i levels = load_table(kTrellisLevels<kType>.of);
+  __m512i before = load_line(back + kLineBytes);
+  __m512i middles[2];  // of the last two fields
+  __m512i oldests[4];  // of the line before
+#pragma GCC unroll 4
+  for (unsigned f = 0; f < 4; ++f) {
+    const __m512i nibble = trellis_nibble(before, load_line(back), f);
+    if (f >= 2) middles[f - 2] = _mm512_shuffle_epi8(middle, nibble);
+    oldests[f] = _mm512_shuffle_epi8(oldest, nibble);
+  }
+#pragma GCC unroll 4
+  for (unsigned line = 0; line < kLines; ++line) {
+    const __m512i symbols = load_line(lines + line * kLineBytes);
+#pragma GCC unroll 4
+    for (unsigned f = 0; f < 4; ++f) {
+      const __m512i nibble = trellis_nibble(symbols, before, f);
+      const __m512i index = _mm512_ternarylogic_epi32(_mm512_shuffle_epi8(newest, nibble),
+                                                      middles[f % 2], oldests[f], 0x96);
+      middles[f % 2] = _mm512_shuffle_epi8(middle, nibble);
+      oldests[f] = _mm512_shuffle_epi8(oldest, nibble);
+      __m512i values = _mm512_shuffle_epi8(levels, index);
+      if constexpr (kType == QuantType::kQ3Trellis) {
+        const __m512i plane = load_line(lines + (kLines + line / 2) * kLineBytes);
+        const __m512i refinement =
+            _mm512_and_si512(move_bits(plane, line % 2 * 4 + f, 3), bytes_of(kTrellisRefinement));
+        values = _mm512_add_epi32(values, refinement);
+      }
+      take(4 * line + f, 0, values);
+    }
+    before = symbols;
+  }
+}
+
 // Calls take(four, shift, codes) for every four of a block, `lines` its first code line and `half`
 // its half of a line that it shares; the bytes of `codes` are the codes times 2^shift.
 template <QuantType kType, std::uint32_t kBlock, typename Take>
 [[gnu::always_inline]] static inline void for_shifted_fours(const std::byte* lines,
                                                             [[maybe_unused]] unsigned half,
                                                             Take&& take) noexcept {
-  if constexpr (kType == QuantType::kQ3Codebook) {
+  if constexpr (is_trellis_type(kType)) {
+    for_trellis_fours<kType, kBlock>(lines, half, take);
+  } else if constexpr (kType == QuantType::kQ3Codebook) {
     const __m512i levels = LevelCodebook<kType>::load();
     for_half_fours(
         lines, half, [&](unsigned four, __m512i codes) __attribute__((always_inline)) {
@@ -257,7 +333,7 @@ template <QuantType kType, std::uint32_t kBlock>
 struct BlockScales {
   __m512 scale;
   __m512 min;         // without meaning for 8-bit
-  unsigned half = 0;  // of a line that the block shares
+  unsigned half = 0;  // of a line that the block shares; half_of() a trellis type
 };
 
 // Indices of shuffles: kToTop[k] brings byte k of every word to its top, kToBottom[k] to its
@@ -297,7 +373,9 @@ template <QuantType kType, std::uint32_t kBlock>
 class BlockReader {
  public:
   [[gnu::always_inline]] BlockReader(const std::byte* group, std::uint32_t column) noexcept
-      : group_(group), at_(group + kHeadBytes + column / kPanelAlign * kPanelBytes) {}
+      : group_(group),
+        at_(group + kHeadBytes + column / kPanelAlign * kPanelBytes),
+        has_before_(column != 0) {}
 
   // Reads the scales of the next block; returns its code lines and moves past them.
   [[gnu::always_inline]] const std::byte* next(BlockScales* scales) noexcept {
@@ -320,6 +398,8 @@ class BlockReader {
       scales->min = _mm512_mul_ps(scales->scale, _mm512_set1_ps(kZeroPoint<kType>));
     } else if constexpr (kForm == ScaleForm::kExponent) {
       read_power(scales);
+    } else if constexpr (kForm == ScaleForm::kRowNibble) {
+      read_nibble(scales);
     } else if constexpr (kForm == ScaleForm::kRow) {
       scales->scale = row_scales();
       scales->min = _mm512_sub_ps(_mm512_setzero_ps(), scales->scale);
@@ -335,20 +415,21 @@ class BlockReader {
     return lines;
   }
 
-  // Requires  scale_form(kType) is kRow
+  // Requires  has_row_scale(kType)
   [[gnu::always_inline]] __m512 row_scales() const noexcept {
     return _mm512_load_ps(reinterpret_cast<const float*>(group_));
   }
 
  private:
   static constexpr ScaleForm kForm = scale_form(kType);
-  static constexpr std::uint32_t kHeadBytes = kForm == ScaleForm::kRow ? kLineBytes : 0;
+  static constexpr std::uint32_t kHeadBytes = has_row_scale(kType) ? kLineBytes : 0;
   static constexpr std::uint32_t kBlocks = kPanelAlign / kBlock;
   static constexpr std::uint32_t kSubBlocks = kSuperColumns / kBlock;
   // Lines of scales of kPanelAlign columns.
   static constexpr std::uint32_t kPanelFieldLines = kForm == ScaleForm::kBlockMin      ? kBlocks
                                                     : kForm == ScaleForm::kBlock       ? kBlocks / 2
                                                     : kForm == ScaleForm::kExponent    ? kBlocks / 4
+                                                    : kForm == ScaleForm::kRowNibble   ? 1
                                                     : kForm == ScaleForm::kSuperNibble ? 10
                                                     : kForm == ScaleForm::kSuperSigned ? 9
                                                     : kForm == ScaleForm::kSuperCodebook
@@ -411,6 +492,20 @@ class BlockReader {
     scales->min = _mm512_mul_ps(scales->scale, _mm512_set1_ps(kZeroPoint<kType>));
     low_ = _mm512_srli_epi32(low_, 8);
     index_ = (index_ + 1) % 4;
+  }
+
+  // Eight trellis blocks have a line of 4-bit scales, moved down by one after each.
+  [[gnu::always_inline]] void read_nibble(BlockScales* scales) noexcept {
+    scales->half = has_before_ ? lines_back_of<kType>(index_ == 0 ? kNibbleBlocks : index_) : 0;
+    has_before_ = true;
+    if (index_ == 0) {
+      low_ = load_line(at_);
+      at_ += kLineBytes;
+    }
+    scales->scale = _mm512_cvtepi32_ps(_mm512_and_si512(low_, _mm512_set1_epi32(15)));
+    scales->min = _mm512_mul_ps(scales->scale, _mm512_set1_ps(kZeroPoint<kType>));
+    low_ = _mm512_srli_epi32(low_, 4);
+    index_ = (index_ + 1) % kNibbleBlocks;
   }
 
   // The same for sub-blocks with one byte of fields.
@@ -504,6 +599,7 @@ class BlockReader {
   const std::byte* pair_line_ = nullptr;  // scales of a pair of blocks, H of a pair of super-blocks
   std::uint32_t index_ = 0;               // of the next block in its pair or super-block
   bool second_ = false;                   // the next super-block is the second of its pair
+  bool has_before_;                       // the next block is not the first of its row
   __m512 d_ = {};
   __m512 dmin_ = {};
   __m512i low_ = {};

@@ -151,6 +151,9 @@ template <typename V, QuantType kType, std::uint32_t kBlock>
         out.scales[v] = V::widen_halves(place.scales + v * V::kRows * 2);
       } else if constexpr (kForm == ScaleForm::kExponent) {
         out.scales[v] = load_powers<V>(place, v);
+      } else if constexpr (kForm == ScaleForm::kRowNibble) {
+        const auto words = V::load(place.low + v * sizeof(typename V::Ints));
+        out.scales[v] = V::to_floats(V::both(V::down32(words, 4 * place.k), V::splat_int(15)));
       } else {
         out.scales[v] = V::splat(1.0F);
       }
@@ -168,6 +171,7 @@ template <typename V, QuantType kType, std::uint32_t kBlock>
 template <QuantType kType>
 static constexpr int kOddShift = kType == QuantType::kQk256 ? 0
                                  : has_levels(kType)        ? 0
+                                 : is_trellis_type(kType)   ? 0
                                  : kType == QuantType::kQ3K ? 3
                                  : code_bits(kType) == 2    ? 2
                                  : code_bits(kType) == 3    ? 1
@@ -253,17 +257,94 @@ template <typename V, QuantType kType, bool kSecond = false>
   return V::repeat(_mm_load_si128(reinterpret_cast<const __m128i*>(kLevels.of)));
 }
 
+// A table of 16 bytes in every lane of 16.
+template <typename V>
+[[gnu::always_inline]] static inline typename V::Ints load_table(
+    const std::uint8_t (&table)[16]) noexcept {
+  return V::repeat(_mm_loadu_si128(reinterpret_cast<const __m128i*>(table)));
+}
+
+// Constants of the tier, so that its objects define no shared symbol.
+static constexpr TrellisTables kTables = kTrellisTables;
+template <QuantType kType>
+struct LevelBytes {
+  std::uint8_t of[16];
+};
+template <QuantType kType>
+static constexpr LevelBytes<kType> kTrellisLevels = [] {
+  LevelBytes<kType> levels = {};
+  for (unsigned i = 0; i < 16; ++i) levels.of[i] = trellis_levels(kType)[i];
+  return levels;
+}();
+
+// The nibbles of a line of symbols: of field f its symbol, and below it the one before, which of
+// field 0 is the last of the line before.
+template <typename V, unsigned kField>
+[[gnu::always_inline]] static inline typename V::Ints trellis_nibble(
+    typename V::Ints line, typename V::Ints before) noexcept {
+  const auto mask = V::splat_bytes(0x0F);
+  if constexpr (kField == 1) return V::both(line, mask);
+  if constexpr (kField > 1) return V::both(V::template down<2 * kField - 2>(line), mask);
+  return V::either(V::both(V::template down<6>(before), V::splat_bytes(0x03)),
+                   V::both(V::template up<2>(line), V::splat_bytes(0x0C)));
+}
+
+// The fours of a trellis block: values.
+template <typename V, QuantType kType, std::uint32_t kBlock, typename Take>
+[[gnu::always_inline]] static inline void for_trellis_fours(const std::byte* lines,
+                                                            unsigned lines_back, unsigned v,
+                                                            Take&& take) noexcept {
+  using Ints = typename V::Ints;
+  constexpr unsigned kLines = kBlock / 16;
+  const std::byte* const back = lines_before(lines, lines_back) + v * sizeof(Ints);
+  const std::byte* const from = lines + v * sizeof(Ints);
+  const Ints newest = load_table<V>(kTables.newest);
+  const Ints middle = load_table<V>(kTables.middle);
+  const Ints oldest = load_table<V>(kTables.oldest);
+  const Ints levels = load_table<V>(kTrellisLevels<kType>.of);
+  Ints before = V::load(back + kLineBytes);
+  Ints middles[2];  // of the last two fields
+  Ints oldests[4];  // of the line before
+  each<4>([&](auto f) __attribute__((always_inline)) {
+    const Ints nibble = trellis_nibble<V, decltype(f)::value>(before, V::load(back));
+    if constexpr (decltype(f)::value >= 2) middles[f - 2] = V::look_up(middle, nibble);
+    oldests[f] = V::look_up(oldest, nibble);
+  });
+  each<kLines>([&](auto line) __attribute__((always_inline)) {
+    const Ints symbols = V::load(from + line * kLineBytes);
+    each<4>([&](auto f) __attribute__((always_inline)) {
+      constexpr unsigned kField = decltype(f)::value;
+      const Ints nibble = trellis_nibble<V, kField>(symbols, before);
+      const Ints coset = V::differing(middles[kField % 2], oldests[kField]);
+      const Ints index = V::differing(V::look_up(newest, nibble), coset);
+      middles[kField % 2] = V::look_up(middle, nibble);
+      oldests[kField] = V::look_up(oldest, nibble);
+      Ints values = V::look_up(levels, index);
+      if constexpr (kType == QuantType::kQ3Trellis) {
+        constexpr int kAt = static_cast<int>(decltype(line)::value % 2 * 4 + kField);
+        const Ints plane = V::load(from + (kLines + line / 2) * kLineBytes);
+        values =
+            V::add16(values, V::both(moved<V, kAt, 3>(plane), V::splat_bytes(kTrellisRefinement)));
+      }
+      take(4 * line + f, values, false);
+    });
+    before = symbols;
+  });
+}
+
 // Calls take(four, codes, odd) for every four columns of a block in vector v of the lines, where
 // codes are shifted up by kOddShift if odd; those of tables are signed levels, those of mxfp4
-// levels plus kLevelShift. `half` is the
-// block's half of a line that it shares.
+// levels plus kLevelShift, those of trellis types values. `half` is the block's half of a line that
+// it shares, or half_of() a trellis type.
 template <typename V, QuantType kType, std::uint32_t kBlock, typename Take>
 [[gnu::always_inline]] static inline void for_fours(const std::byte* lines,
                                                     [[maybe_unused]] unsigned half, unsigned v,
                                                     Take&& take) noexcept {
   using Ints = typename V::Ints;
   const std::byte* from = lines + v * sizeof(Ints);
-  if constexpr (kType == QuantType::kQ3Codebook) {
+  if constexpr (is_trellis_type(kType)) {
+    for_trellis_fours<V, kType, kBlock>(lines, half, v, take);
+  } else if constexpr (kType == QuantType::kQ3Codebook) {
     const Ints levels = level_codebook<V, kType>();
     for_half_fours<V>(
         from, half, [&](unsigned four, Ints codes, bool is_odd) __attribute__((always_inline)) {

@@ -101,6 +101,67 @@ template <QuantType kType, std::uint32_t kBlock>
   return four;
 }
 
+// Decodes all columns of a trellis block.
+template <QuantType kType, std::uint32_t kBlock>
+[[gnu::always_inline]] static inline void decode_trellis(const std::byte* codes,
+                                                         unsigned lines_back,
+                                                         Four fours[kBlock / 4]) noexcept {
+  static constexpr TrellisTables kTables = kTrellisTables;
+  struct Levels {
+    std::uint8_t of[16];
+  };
+  static constexpr Levels kLevels = [] {
+    Levels levels = {};
+    for (unsigned i = 0; i < 16; ++i) levels.of[i] = trellis_levels(kType)[i];
+    return levels;
+  }();
+  constexpr unsigned kLines = kBlock / 16;
+  const uint8x16_t newest = vld1q_u8(kTables.newest);
+  const uint8x16_t middle = vld1q_u8(kTables.middle);
+  const uint8x16_t oldest = vld1q_u8(kTables.oldest);
+  const uint8x16_t levels = vld1q_u8(kLevels.of);
+  const std::byte* const back = lines_before(codes, lines_back);
+  // A symbol, and below it the one before, which of field 0 is the last of the line before.
+  const auto nibble_of = [](uint8x16_t line, uint8x16_t before, unsigned field) {
+    if (field == 0) {
+      return vandq_u8(vsliq_n_u8(vshrq_n_u8(before, 6), line, 2), vdupq_n_u8(15));
+    }
+    const auto down = static_cast<std::int8_t>(2 - 2 * static_cast<int>(field));
+    return vandq_u8(vshlq_u8(line, vdupq_n_s8(down)), vdupq_n_u8(15));
+  };
+#pragma GCC unroll 4
+  for (unsigned i = 0; i < 4; ++i) {
+    uint8x16_t before = load_quarter(back + kLineBytes, i);
+    uint8x16_t middles[2];  // of the last two fields
+    uint8x16_t oldests[4];  // of the line before
+#pragma GCC unroll 4
+    for (unsigned f = 0; f < 4; ++f) {
+      const uint8x16_t nibble = nibble_of(before, load_quarter(back, i), f);
+      if (f >= 2) middles[f - 2] = vqtbl1q_u8(middle, nibble);
+      oldests[f] = vqtbl1q_u8(oldest, nibble);
+    }
+#pragma GCC unroll 4
+    for (unsigned line = 0; line < kLines; ++line) {
+      const uint8x16_t symbols = load_quarter(codes + line * kLineBytes, i);
+#pragma GCC unroll 4
+      for (unsigned f = 0; f < 4; ++f) {
+        const uint8x16_t nibble = nibble_of(symbols, before, f);
+        const uint8x16_t index =
+            veorq_u8(vqtbl1q_u8(newest, nibble), veorq_u8(middles[f % 2], oldests[f]));
+        middles[f % 2] = vqtbl1q_u8(middle, nibble);
+        oldests[f] = vqtbl1q_u8(oldest, nibble);
+        uint8x16_t values = vqtbl1q_u8(levels, index);
+        if constexpr (kType == QuantType::kQ3Trellis) {
+          const uint8x16_t plane = load_quarter(codes + (kLines + line / 2) * kLineBytes, i);
+          values = vaddq_u8(values, vshlq_n_u8(field_of<1>(plane, line % 2 * 4 + f), 3));
+        }
+        fours[4 * line + f].v[i] = vreinterpretq_s8_u8(values);
+      }
+      before = symbols;
+    }
+  }
+}
+
 // Widens the 16 halves at `halves`.
 [[gnu::always_inline]] static inline Rows load_halves(const std::byte* halves) noexcept {
   Rows rows;
@@ -235,6 +296,18 @@ template <QuantType kType>
   return rows;
 }
 
+// The 4-bit scales of a trellis block.
+[[gnu::always_inline]] static inline Rows load_nibbles(const BlockPlace& place) noexcept {
+  const Words words = load_words(place.low);
+  const auto down = vdupq_n_s32(-4 * static_cast<std::int32_t>(place.k));
+  Rows rows;
+#pragma GCC unroll 4
+  for (unsigned i = 0; i < 4; ++i) {
+    rows.v[i] = vcvtq_f32_u32(vandq_u32(vshlq_u32(words.v[i], down), vdupq_n_u32(15)));
+  }
+  return rows;
+}
+
 // Finds one column block of a group and widens its fields.
 template <QuantType kType, std::uint32_t kBlock>
 [[gnu::always_inline]] static inline BlockFields load_fields(const std::byte* group,
@@ -262,6 +335,7 @@ template <QuantType kType, std::uint32_t kBlock>
     for (unsigned i = 0; i < 4; ++i) out.scales.v[i] = vdupq_n_f32(1.0F);
     if constexpr (scale_form(kType) == ScaleForm::kBlock) out.scales = load_halves(place.scales);
     if constexpr (scale_form(kType) == ScaleForm::kExponent) out.scales = load_powers(place);
+    if constexpr (scale_form(kType) == ScaleForm::kRowNibble) out.scales = load_nibbles(place);
 #pragma GCC unroll 4
     for (unsigned i = 0; i < 4; ++i) {
       out.mins.v[i] = vmulq_n_f32(out.scales.v[i], kZeroPoint<kType>);

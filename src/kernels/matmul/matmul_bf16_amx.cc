@@ -108,6 +108,10 @@ class StripReader {
     BlockScales scales;
     const std::byte* lines = reader_.next(&scales);
     decode_fours<kType, kBlock>(lines, scales.half, fours);
+    if constexpr (scale_form(kType) == ScaleForm::kRowNibble) {
+      scales.scale = _mm512_mul_ps(scales.scale, reader_.row_scales());
+      scales.min = _mm512_mul_ps(scales.min, reader_.row_scales());
+    }
     // Signed codes come with an offset, which their scale takes out exactly.
     const __m512 min = kMultipliesSigned<kType>
                            ? _mm512_mul_ps(scales.scale, _mm512_set1_ps(-kSignedOffset<kType>))

@@ -89,6 +89,10 @@ class Columns {
     BlockScales scales;
     const std::byte* lines = reader_.next(&scales);
     prefetch_lines<Lines<kType, kBlock>::kWithFields>(lines + prefetch_bytes);
+    if constexpr (scale_form(kType) == ScaleForm::kRowNibble) {
+      scales.scale = _mm512_mul_ps(scales.scale, reader_.row_scales());
+      scales.min = _mm512_mul_ps(scales.min, reader_.row_scales());
+    }
     // Signed codes carry an offset.
     if constexpr (kMultipliesSigned<kType>) {
       scales.min = _mm512_mul_ps(scales.scale, _mm512_set1_ps(-kSignedOffset<kType>));

@@ -87,7 +87,7 @@ template <QuantType kType>
 template <QuantType kType, std::uint32_t kBlock>
 [[gnu::always_inline]] static inline __m512 scale_rows(const BlockReader<kType, kBlock>& reader,
                                                        __m512 total) noexcept {
-  if constexpr (scale_form(kType) != ScaleForm::kRow) return total;
+  if constexpr (!has_row_scale(kType)) return total;
   return _mm512_mul_ps(total, reader.row_scales());
 }
 

@@ -42,9 +42,9 @@ static constexpr std::int32_t kLargestCode = kType == QuantType::kQ8           ?
                                              : kType == QuantType::kTernary    ? 2
                                              : kType == QuantType::kTernaryRow ? 2
                                              : kType == QuantType::kQk256      ? 4
-                                             : kType == QuantType::kMxfp4
-                                                 ? 24
-                                                 : (1 << code_bits(kType)) - 1;
+                                             : kType == QuantType::kMxfp4      ? 24
+                                             : is_trellis_type(kType) ? kLargestTrellisValue
+                                                                      : (1 << code_bits(kType)) - 1;
 
 // Products of four columns that fit a 16-bit sum, a power of two: a lane adds two of the four.
 template <QuantType kType, std::uint32_t kBlock>
@@ -76,7 +76,7 @@ template <typename Ints>
 template <typename V, QuantType kType>
 [[gnu::always_inline]] static inline void scale_rows(
     const std::byte* group, typename V::Floats totals[V::kVectors]) noexcept {
-  if constexpr (scale_form(kType) == ScaleForm::kRow) {
+  if constexpr (has_row_scale(kType)) {
     const auto* scales = reinterpret_cast<const float*>(group);
 
 #pragma GCC unroll 16
@@ -232,7 +232,8 @@ template <typename V, QuantType kType, std::uint32_t kBlock, std::uint32_t kRows
 
 // How a strip's codes are multiplied: what differs between types once they are unpacked.
 template <QuantType kType>
-static constexpr QuantType kStripType = code_bits(kType) == 5        ? kType
+static constexpr QuantType kStripType = is_trellis_type(kType)       ? QuantType::kQ2Trellis
+                                        : code_bits(kType) == 5      ? kType
                                         : kType == QuantType::kMxfp4 ? QuantType::kQ5K
                                         : code_bits(kType) == 8      ? QuantType::kQ8
                                         : code_bits(kType) == 4      ? QuantType::kQ4
@@ -466,10 +467,8 @@ template <typename V, QuantType kType, std::uint32_t kBlock>
                       .stride = args.x_stride};
       multiply_strip<V, kStripType<kType>, kBlock>(strip, in, n_x, totals);
     }
-    store_totals<V>(
-        totals,
-        scale_form(kType) == ScaleForm::kRow ? reinterpret_cast<const float*>(group) : nullptr, n_x,
-        y + row, args.y_stride, args.n_rows - row);
+    store_totals<V>(totals, has_row_scale(kType) ? reinterpret_cast<const float*>(group) : nullptr,
+                    n_x, y + row, args.y_stride, args.n_rows - row);
   }
 }
 

@@ -79,8 +79,13 @@ template <template <unsigned> typename Dot, QuantType kType, std::uint32_t kBloc
   for (std::uint32_t block = 0; block < n_blocks; ++block) {
     const BlockFields fields = load_fields<kType, kBlock>(group, block);
     __builtin_prefetch(fields.codes + args.prefetch_bytes);
+    if constexpr (is_trellis_type(kType)) {
+      decode_trellis<kType, kBlock>(fields.codes, fields.half, strip);
+    }
     for (unsigned four = 0; four < kBlock / 4; ++four) {
-      strip[four] = decode_four<kType, kBlock>(fields.codes, fields.half, four);
+      if constexpr (!is_trellis_type(kType)) {
+        strip[four] = decode_four<kType, kBlock>(fields.codes, fields.half, four);
+      }
       if (four % 2 == 1) Dot<1>::arrange(strip + four - 1);
     }
     const std::byte* codes = x + std::size_t{block} * kBlock;
@@ -220,7 +225,7 @@ template <template <unsigned> typename Dot, QuantType kType>
 template <QuantType kType>
 [[gnu::always_inline]] static inline void scale_totals(const std::byte* group, std::uint32_t n_x,
                                                        Rows* totals) noexcept {
-  if constexpr (scale_form(kType) == ScaleForm::kRow) {
+  if constexpr (has_row_scale(kType)) {
     const float* scales = reinterpret_cast<const float*>(group);
     for (std::uint32_t i = 0; i < n_x; ++i) {
       for (unsigned v = 0; v < 4; ++v) {

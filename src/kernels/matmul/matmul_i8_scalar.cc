@@ -41,6 +41,7 @@ constexpr std::int32_t kLargestCode = kType == QuantType::kQ8           ? 127
                                       : kType == QuantType::kTernaryRow ? 2
                                       : kType == QuantType::kQk256      ? 4
                                       : kType == QuantType::kMxfp4      ? 24
+                                      : is_trellis_type(kType)          ? kLargestTrellisValue
                                       : code_zero(kType) != 0           ? code_zero(kType)
                                                               : (1 << code_bits(kType)) - 1;
 
@@ -138,6 +139,20 @@ template <QuantType kType, std::uint32_t kBlock>
   }
 }
 
+// Decodes all columns of a trellis block.
+template <QuantType kType, std::uint32_t kBlock>
+[[gnu::always_inline]] inline void decode_trellis(const std::byte* codes, unsigned lines_back,
+                                                  FourColumns* strip) noexcept {
+  for_trellis_columns<kType, kBlock>(
+      codes, lines_back, [&](unsigned column, const Rows16& rows) __attribute__((always_inline)) {
+        FourColumns& four = strip[column / 4];
+        i16x8* const to = column % 2 == 0 ? four.even : four.odd;
+        for (unsigned r = 0; r < 16; ++r) {
+          to[r / 4][r % 4 * 2 + column % 4 / 2] = static_cast<std::int16_t>(rows.v[r / 4][r % 4]);
+        }
+      });
+}
+
 // Spreads two codes over the lanes of every row.
 [[gnu::always_inline]] inline i16x8 pattern(std::byte first, std::byte second) noexcept {
   const auto low = static_cast<std::uint16_t>(static_cast<std::int8_t>(first));
@@ -185,8 +200,12 @@ template <QuantType kType, std::uint32_t kBlock>
                                              std::uint32_t n_x, Rows16* totals) noexcept {
   FourColumns strip[kBlock / 4];
   const BlockFields fields = load_fields<kType, kBlock>(group, block);
-  for (std::uint32_t four = 0; four < kBlock / 4; ++four) {
-    strip[four] = decode_four<kType, kBlock>(fields.codes, fields.half, four);
+  if constexpr (is_trellis_type(kType)) {
+    decode_trellis<kType, kBlock>(fields.codes, fields.half, strip);
+  } else {
+    for (std::uint32_t four = 0; four < kBlock / 4; ++four) {
+      strip[four] = decode_four<kType, kBlock>(fields.codes, fields.half, four);
+    }
   }
   const std::uint32_t column = block * kBlock;
   const std::size_t block64_at =

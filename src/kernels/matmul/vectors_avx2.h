@@ -46,6 +46,9 @@ struct Avx2 {
   [[gnu::always_inline]] static Ints both(Ints a, Ints b) noexcept {
     return _mm256_and_si256(a, b);
   }
+  [[gnu::always_inline]] static Ints differing(Ints a, Ints b) noexcept {
+    return _mm256_xor_si256(a, b);
+  }
   [[gnu::always_inline]] static Ints either(Ints a, Ints b) noexcept {
     return _mm256_or_si256(a, b);
   }

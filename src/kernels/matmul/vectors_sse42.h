@@ -44,6 +44,9 @@ struct Sse42 {
   }
   [[gnu::always_inline]] static Ints both(Ints a, Ints b) noexcept { return _mm_and_si128(a, b); }
   [[gnu::always_inline]] static Ints either(Ints a, Ints b) noexcept { return _mm_or_si128(a, b); }
+  [[gnu::always_inline]] static Ints differing(Ints a, Ints b) noexcept {
+    return _mm_xor_si128(a, b);
+  }
   // Shifts of 16-bit lanes.
   template <int kBits>
   [[gnu::always_inline]] static Ints up(Ints a) noexcept {

@@ -14,6 +14,7 @@
 #include "quant/codebook_block.h"
 #include "quant/codec.h"
 #include "quant/interleave.h"
+#include "quant/trellis.h"
 
 namespace qsf::kernels::testing_support {
 namespace {
@@ -138,6 +139,16 @@ void make_byte_fields(ScaleForm form, Data data, SeededRng& rng, MutableByteSpan
   }
 }
 
+// The 4-bit scales of eight blocks, those of blocks that do not exist among them.
+std::uint32_t make_nibbles(Data data, SeededRng& rng) {
+  switch (data) {
+    case Data::kLargest:
+    case Data::kSmallest: return 0xFFFFFFFFU;
+    case Data::kTinyScales: return 0x11111111U;
+    default: return rng.get().next_u32();
+  }
+}
+
 // Draws the fields that block `b` is the first to need.
 void make_fields(BlockFormat format, std::uint64_t b, Data data, SeededRng& rng,
                  MutableByteSpan row) {
@@ -146,6 +157,10 @@ void make_fields(BlockFormat format, std::uint64_t b, Data data, SeededRng& rng,
     case ScaleForm::kNone: return;
     case ScaleForm::kRow:
       if (b == 0) store_le(row, 0, extreme_float(QuantType::kF32, data, rng));
+      return;
+    case ScaleForm::kRowNibble:
+      if (b == 0) store_le(row, 0, extreme_float(QuantType::kF32, data, rng));
+      if (b % kNibbleBlocks == 0) store_le(row, at, make_nibbles(data, rng));
       return;
     case ScaleForm::kSuperBlock:
       if (b * format.block % kSuperColumns != 0) return;
@@ -208,6 +223,10 @@ Fields read_fields(BlockFormat format, ByteSpan row, std::uint64_t b) {
   switch (scale_form(format.type)) {
     case ScaleForm::kNone:
     case ScaleForm::kRow: return {1.0F, 0.0F};
+    case ScaleForm::kRowNibble: {
+      const auto word = load_le<std::uint32_t>(row, at);
+      return {static_cast<float>(word >> (4 * (b % kNibbleBlocks)) & 15U), 0.0F};
+    }
     case ScaleForm::kExponent: return {std::ldexp(1.0F, static_cast<int>(row[at]) - 128), 0.0F};
     case ScaleForm::kBlock: return {half(at), 0.0F};
     case ScaleForm::kBlockMin: return {half(at), half(at + 2)};
@@ -341,7 +360,8 @@ void WeightProblem::make_inputs(Data data, SeededRng& rng) {
 void WeightProblem::read_back(ByteSpan row, std::uint32_t row_index) {
   std::vector<std::uint8_t> codes(format_.block);
   float& row_scale = row_scales_[row_index];
-  if (format_.type == QuantType::kTernaryRow) row_scale = load_le<float>(row, 0);
+  if (has_row_scale(format_.type)) row_scale = load_le<float>(row, 0);
+  unsigned windows[kTrellisStreams] = {};
   for (std::uint32_t c = 0; c < n_cols_; ++c) {
     double& exact = exact_[std::size_t{row_index} * n_cols_ + c];
     double& magnitude = magnitude_[std::size_t{row_index} * n_cols_ + c];
@@ -368,6 +388,13 @@ void WeightProblem::read_back(ByteSpan row, std::uint32_t row_index) {
       factor = traits.levels[code];
     } else if (traits.scale_form == ScaleForm::kSuperSigned) {
       factor = code - code_zero(format_.type);
+    } else if (is_trellis_type(format_.type)) {
+      const bool has_refinement = format_.type == QuantType::kQ3Trellis;
+      unsigned& window = windows[c % kTrellisStreams];
+      window = window >> 2U | static_cast<unsigned>(has_refinement ? code / 2 : code) << 10U;
+      factor = trellis_levels(format_.type)[trellis_index(window)];
+      if (has_refinement) factor += code % 2 * kTrellisRefinement;
+      min = -traits.zero * scale;
     } else if (!has_min(format_.type)) {
       min = -traits.zero * scale;
     }

@@ -247,7 +247,7 @@ TEST(SearchTest, OnlyRatiosOfImportanceCount) {
 TEST(SearchTest, ABlockHasTheSameBytesAloneAndInARow) {
   Rng rng(9);
   for (const BlockFormat format : searched_formats()) {
-    if (scale_form(format.type) == ScaleForm::kRow) continue;
+    if (has_row_scale(format.type)) continue;
     const std::size_t n_cols = is_super_type(format.type) ? kSuperColumns : format.block;
     const std::size_t n_bytes = row_major_bytes(format, n_cols);
     for (const char* kind : {"normal", "heavy", "tiny", "offset", "outlier", "zero"}) {

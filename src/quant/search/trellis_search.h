@@ -1,0 +1,72 @@
+// SPDX-License-Identifier: MIT
+//
+// The path of least cost through the trellis of quant/trellis.h (the Viterbi algorithm), for the
+// whole of a row or for a part of it at a time.
+//
+// A part's path is chosen together with that of columns behind it, so that it ends in a state from
+// which they can be reached well. An encoder may change those columns before it goes on (GPTQ), but
+// not the scales of their blocks.
+
+#ifndef QSF_QUANT_SEARCH_TRELLIS_SEARCH_H_
+#define QSF_QUANT_SEARCH_TRELLIS_SEARCH_H_
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "quant/search/search_loops.h"
+#include "quant/trellis.h"
+
+namespace qsf {
+
+// What weights are in units of their scale, and what an error of that unit costs.
+struct TrellisTargets {
+  std::vector<float> values;  // weight / scale; 0 where the scale is 0
+  std::vector<float> costs;   // cost * scale^2
+};
+
+// Returns importance relative to its largest, so that only ratios count; ones where it is empty or
+// zero throughout.
+std::vector<float> trellis_costs(std::span<const float> importance, std::size_t n_cols);
+
+// Fills the targets of columns.
+// Shapes  costs, scales [weights.size()]: what an error costs, and d * scale of the column's block
+void set_trellis_targets(std::span<const float> weights, std::span<const float> costs,
+                         std::span<const float> scales, TrellisTargets& out);
+
+// Threads  one. Every machine finds the same codes.
+class TrellisSearch {
+ public:
+  // Requires  a trellis type
+  explicit TrellisSearch(QuantType type);
+
+  // The next columns are the first of a row.
+  void start_row() noexcept { windows_ = {}; }
+  // The state between two parts, to go on with other rows in between.
+  const std::array<std::uint16_t, kTrellisStreams>& windows() const noexcept { return windows_; }
+  void set_windows(const std::array<std::uint16_t, kTrellisStreams>& windows) noexcept {
+    windows_ = windows;
+  }
+
+  // Chooses the codes of the next columns.
+  // Shapes    targets: of these columns and those behind that have a say; codes, values [the same
+  //           number]: values are those of the codes less 31.5
+  // Requires  codes.size() is a multiple of 4, or the row ends with it
+  void next(const TrellisTargets& targets, std::span<std::uint8_t> codes, std::span<float> values);
+
+ private:
+  void find_path(const TrellisTargets& targets, std::size_t stream, std::span<std::uint8_t> codes);
+
+  QuantType type_;
+  TakeTrellisStepsFn take_steps_;
+  std::array<std::uint16_t, kTrellisStreams> windows_{};
+  std::vector<float> level_costs_;
+  std::vector<float> path_costs_;
+  std::vector<std::uint8_t> from_;
+};
+
+}  // namespace qsf
+
+#endif  // QSF_QUANT_SEARCH_TRELLIS_SEARCH_H_
