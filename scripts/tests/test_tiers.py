@@ -32,6 +32,12 @@ class TiersTest(unittest.TestCase):
         self.assertEqual(self.best(AVX2 + " avx512_vnni"), "avx2")
         self.assertEqual(tiers.covered_tiers("x86_64", cpuinfo(AVX2)), ["scalar", "sse42", "avx2"])
 
+    def test_a_branch_may_be_missing(self):
+        self.assertEqual(self.best(AVX2 + " avx_vnni"), "avxvnni")
+        self.assertEqual(tiers.covered_tiers("x86_64", cpuinfo(AVX512 + " avx_vnni"))[-2:],
+                         ["avxvnni", "avx512"])
+        self.assertNotIn("avxvnni", tiers.covered_tiers("x86_64", cpuinfo(AVX512)))
+
     def test_arm(self):
         arm = cpuinfo("fp asimd asimddp", "Features\t")
         self.assertEqual(tiers.covered_tiers("aarch64", arm), ["scalar", "neon", "neondot"])

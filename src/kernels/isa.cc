@@ -5,15 +5,35 @@
 #include "kernels/isa.h"
 
 #include <cstdlib>
+#include <initializer_list>
+#include <iterator>
 #include <string>
 
 namespace qsf::kernels {
 namespace {
 
+// The tier that `isa` builds on; kScalar of the first of an architecture, and of itself.
+Isa tier_below(Isa isa) noexcept {
+  switch (isa) {
+    case Isa::kAvx2: return Isa::kSse42;
+    case Isa::kAvxVnni: return Isa::kAvx2;
+    case Isa::kAvx512: return Isa::kAvx2;
+    case Isa::kAvx512Vnni: return Isa::kAvx512;
+    case Isa::kAmx: return Isa::kAvx512Vnni;
+    case Isa::kNeonDot: return Isa::kNeon;
+    case Isa::kNeonI8mm: return Isa::kNeonDot;
+    case Isa::kScalar:
+    case Isa::kSse42:
+    case Isa::kNeon:
+    case Isa::kWasm: break;
+  }
+  return Isa::kScalar;
+}
+
 // An architecture by its first tier.
 Isa family_of(Isa isa) noexcept {
-  if (isa == Isa::kWasm) return Isa::kWasm;
-  return isa >= Isa::kNeon && isa <= Isa::kNeonI8mm ? Isa::kNeon : Isa::kSse42;
+  while (tier_below(isa) != Isa::kScalar) isa = tier_below(isa);
+  return isa;
 }
 
 #if defined(__aarch64__)
@@ -34,6 +54,14 @@ bool has_all(const CpuFeatures& cpu, std::initializer_list<CpuFeature> features)
   return true;
 }
 
+// What kAvxVnni adds in this build (kernels/dot_bytes_avxvnni.h).
+#if defined(QSF_EVEX_VNNI)
+constexpr std::initializer_list<CpuFeature> kVnniFeatures = {CpuFeature::kAvx512Vl,
+                                                             CpuFeature::kAvx512Vnni};
+#else
+constexpr std::initializer_list<CpuFeature> kVnniFeatures = {CpuFeature::kAvxVnni};
+#endif
+
 // Whether the CPU has what `isa` adds to the tier below it.
 bool has_tier(const CpuFeatures& cpu, Isa isa) noexcept {
   using enum CpuFeature;
@@ -41,6 +69,7 @@ bool has_tier(const CpuFeatures& cpu, Isa isa) noexcept {
     case Isa::kScalar: return true;
     case Isa::kSse42: return has_all(cpu, {kSse42});
     case Isa::kAvx2: return has_all(cpu, {kAvx2, kFma, kF16c});
+    case Isa::kAvxVnni: return has_all(cpu, kVnniFeatures);
     case Isa::kAvx512: return has_all(cpu, {kAvx512F, kAvx512Bw, kAvx512Dq, kAvx512Vl});
     case Isa::kAvx512Vnni: return has_all(cpu, {kAvx512Vnni});
     case Isa::kAmx: return has_all(cpu, {kAvx512Bf16, kAmxTile, kAmxInt8, kAmxBf16});
@@ -52,6 +81,23 @@ bool has_tier(const CpuFeatures& cpu, Isa isa) noexcept {
   return false;
 }
 
+// Whether the CPU has `isa` and all that it builds on.
+bool has_tiers(const CpuFeatures& cpu, Isa isa) noexcept {
+  for (; isa != Isa::kScalar; isa = tier_below(isa)) {
+    if (!has_tier(cpu, isa)) return false;
+  }
+  return true;
+}
+
+// The highest tier up to `limit` that the CPU has.
+Isa best_isa_up_to(const CpuFeatures& cpu, Isa limit) noexcept {
+  Isa best = Isa::kScalar;
+  for (const Isa isa : kAllIsas) {
+    if (isa <= limit && has_tiers(cpu, isa)) best = isa;
+  }
+  return best;
+}
+
 }  // namespace
 
 std::string_view isa_name(Isa isa) noexcept {
@@ -59,6 +105,7 @@ std::string_view isa_name(Isa isa) noexcept {
     case Isa::kScalar: return "scalar";
     case Isa::kSse42: return "sse42";
     case Isa::kAvx2: return "avx2";
+    case Isa::kAvxVnni: return "avxvnni";
     case Isa::kAvx512: return "avx512";
     case Isa::kAvx512Vnni: return "avx512vnni";
     case Isa::kAmx: return "amx";
@@ -83,29 +130,19 @@ Result<Isa> parse_isa(std::string_view name) {
 }
 
 bool isa_covers(Isa best, Isa isa) noexcept {
-  if (isa == Isa::kScalar) return true;
-  return family_of(best) == family_of(isa) && isa <= best;
+  while (best != isa && best != Isa::kScalar) best = tier_below(best);
+  return best == isa;
 }
 
 Isa best_isa(const CpuFeatures& cpu) noexcept {
-  Isa best = Isa::kScalar;
-  const Isa family = cpu.has(CpuFeature::kNeon)       ? Isa::kNeon
-                     : cpu.has(CpuFeature::kWasmSimd) ? Isa::kWasm
-                                                      : Isa::kSse42;
-  for (const Isa isa : kAllIsas) {
-    if (isa == Isa::kScalar || family_of(isa) != family) continue;
-    if (!has_tier(cpu, isa)) break;
-    best = isa;
-  }
-  return best;
+  return best_isa_up_to(cpu, kAllIsas[std::size(kAllIsas) - 1]);
 }
 
-Isa runnable_isa(const CpuFeatures& cpu) noexcept {
-  const Isa best = best_isa(cpu);
+bool can_run_isa(const CpuFeatures& cpu, Isa isa) noexcept {
 #if defined(QSF_EMULATE_AMX)
-  if (best == Isa::kAvx512Vnni && cpu.has(CpuFeature::kAvx512Bf16)) return Isa::kAmx;
+  if (isa == Isa::kAmx && cpu.has(CpuFeature::kAvx512Bf16)) isa = Isa::kAvx512Vnni;
 #endif
-  return best;
+  return has_tiers(cpu, isa);
 }
 
 bool amx_is_native() noexcept {
@@ -114,8 +151,7 @@ bool amx_is_native() noexcept {
 }
 
 Result<Isa> choose_isa(const CpuFeatures& cpu, const char* cap) {
-  const Isa best = best_isa(cpu);
-  if (cap == nullptr || *cap == '\0') return best;
+  if (cap == nullptr || *cap == '\0') return best_isa(cpu);
   auto parsed = parse_isa(cap);
   if (!parsed.has_value()) return std::move(parsed).error().with_context("QSF_ISA");
   const Isa limit = *parsed;
@@ -123,8 +159,7 @@ Result<Isa> choose_isa(const CpuFeatures& cpu, const char* cap) {
     return invalid_argument(
         "QSF_ISA: instruction set \"%s\" is not of this architecture, which is %s", cap, kHostName);
   }
-  const Isa runnable = runnable_isa(cpu);
-  return limit < runnable ? limit : limit == Isa::kAmx ? runnable : best;
+  return can_run_isa(cpu, limit) ? limit : best_isa_up_to(cpu, limit);
 }
 
 Result<Isa> choose_host_isa() {

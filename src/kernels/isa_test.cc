@@ -23,8 +23,8 @@ TEST(IsaTest, NamesGoBothWays) {
   ASSERT_FALSE(unknown.has_value());
   EXPECT_EQ(unknown.error().code(), StatusCode::kInvalidArgument);
   EXPECT_EQ(unknown.error().message(),
-            "instruction set \"avx3\": unknown, expected one of scalar, sse42, avx2, avx512, "
-            "avx512vnni, amx, neon, neondot, neoni8mm, wasm");
+            "instruction set \"avx3\": unknown, expected one of scalar, sse42, avx2, avxvnni, "
+            "avx512, avx512vnni, amx, neon, neondot, neoni8mm, wasm");
   EXPECT_FALSE(parse_isa("").has_value());
   EXPECT_FALSE(parse_isa("AVX2").has_value());
 }
@@ -36,6 +36,9 @@ TEST(IsaTest, CoversLowerTiersOfItsArchitecture) {
   }
   EXPECT_TRUE(isa_covers(Isa::kAmx, Isa::kAvx2));
   EXPECT_FALSE(isa_covers(Isa::kAvx2, Isa::kAvx512));
+  EXPECT_TRUE(isa_covers(Isa::kAvxVnni, Isa::kAvx2));
+  EXPECT_FALSE(isa_covers(Isa::kAvx512, Isa::kAvxVnni));
+  EXPECT_FALSE(isa_covers(Isa::kAmx, Isa::kAvxVnni));
   EXPECT_TRUE(isa_covers(Isa::kNeonI8mm, Isa::kNeonDot));
   EXPECT_FALSE(isa_covers(Isa::kNeonDot, Isa::kNeonI8mm));
   EXPECT_FALSE(isa_covers(Isa::kNeonI8mm, Isa::kAvx2));
@@ -70,6 +73,29 @@ TEST(IsaTest, BestNeedsEveryTierBelow) {
 }
 
 #if defined(__x86_64__)
+// A branch beside AVX-512: CPUs may have either, neither or both, and then take the latter.
+TEST(IsaTest, AvxVnniIsABranch) {
+  using enum CpuFeature;
+#if defined(QSF_EVEX_VNNI)
+  const CpuFeatures laptop = with({kSse42, kAvx2, kFma, kF16c, kAvx512Vl, kAvx512Vnni});
+#else
+  const CpuFeatures laptop = with({kSse42, kAvx2, kFma, kF16c, kAvxVnni});
+#endif
+  EXPECT_EQ(best_isa(laptop), Isa::kAvxVnni);
+  EXPECT_EQ(choose_isa(laptop, "avx512vnni").value(), Isa::kAvxVnni);
+  EXPECT_EQ(choose_isa(laptop, "avx2").value(), Isa::kAvx2);
+  EXPECT_EQ(best_isa(with({kAvxVnni, kAvx512Vl, kAvx512Vnni})), Isa::kScalar);
+  CpuFeatures avx512 =
+      with({kSse42, kAvx2, kFma, kF16c, kAvx512F, kAvx512Bw, kAvx512Dq, kAvx512Vl});
+  EXPECT_FALSE(can_run_isa(avx512, Isa::kAvxVnni));
+  EXPECT_EQ(choose_isa(avx512, "avxvnni").value(), Isa::kAvx2);
+  avx512.bits |= laptop.bits;
+  EXPECT_TRUE(can_run_isa(avx512, Isa::kAvxVnni));
+  EXPECT_GE(best_isa(avx512), Isa::kAvx512);
+  EXPECT_EQ(choose_isa(avx512, "avxvnni").value(), Isa::kAvxVnni);
+  EXPECT_EQ(choose_isa(avx512, "avx512").value(), Isa::kAvx512);
+}
+
 TEST(IsaTest, CapLowersAndNeverRaises) {
   using enum CpuFeature;
   const CpuFeatures avx2 = with({kSse42, kAvx2, kFma, kF16c});
@@ -88,11 +114,11 @@ TEST(IsaTest, EmulatedTilesRunWhenNamed) {
   using enum CpuFeature;
   const CpuFeatures vnni = with({kSse42, kAvx2, kFma, kF16c, kAvx512F, kAvx512Bw, kAvx512Dq,
                                  kAvx512Vl, kAvx512Vnni, kAvx512Bf16});
-  EXPECT_EQ(runnable_isa(vnni), Isa::kAmx);
+  EXPECT_TRUE(can_run_isa(vnni, Isa::kAmx));
   EXPECT_EQ(choose_isa(vnni, nullptr).value(), Isa::kAvx512Vnni);
   EXPECT_EQ(choose_isa(vnni, "amx").value(), Isa::kAmx);
   EXPECT_EQ(choose_isa(vnni, "avx512vnni").value(), Isa::kAvx512Vnni);
-  EXPECT_EQ(runnable_isa(with({kSse42, kAvx2, kFma, kF16c})), Isa::kAvx2);
+  EXPECT_FALSE(can_run_isa(with({kSse42, kAvx2, kFma, kF16c, kAvx512Bf16}), Isa::kAmx));
 }
 #endif
 
@@ -133,6 +159,7 @@ TEST(KernelSetTest, SmallKernelsComeInTheSameTiers) {
   }
 #if defined(__x86_64__)
   EXPECT_EQ(kernel_set(Isa::kAvx2).norm.isa, Isa::kAvx2);
+  EXPECT_EQ(kernel_set(Isa::kAvxVnni).norm.isa, Isa::kAvx2);
   EXPECT_EQ(kernel_set(Isa::kAmx).norm.isa, Isa::kAvx512);
 #elif defined(__aarch64__)
   EXPECT_EQ(kernel_set(Isa::kNeonI8mm).norm.isa, Isa::kNeon);

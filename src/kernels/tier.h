@@ -3,8 +3,10 @@
 // The instruction-set tiers that kernels come in. isa.h chooses one; this header is all that the
 // kernels themselves need, and costs their compilation nothing.
 //
-// Inside an architecture tiers are cumulative: a CPU that has one has all the lower ones, so the
-// choice is a single value, "the best", and a kernel may run when best covers its tier.
+// A tier builds on another one, and a CPU that has it has that one too, so the choice is a single
+// value, "the best", and a kernel may run when best covers its tier. On AArch64 and WebAssembly the
+// tiers of an architecture are a chain; on x86-64 kAvxVnni is a branch, since CPUs with AVX-512 may
+// lack it.
 
 #ifndef QSF_KERNELS_TIER_H_
 #define QSF_KERNELS_TIER_H_
@@ -14,24 +16,25 @@
 
 namespace qsf::kernels {
 
-// Ordered inside an architecture: kSse42 .. kAmx are x86, kNeon .. kNeonI8mm are AArch64, kWasm is
-// WebAssembly.
+// In the order in which a CPU that has several prefers them: kSse42 .. kAmx are x86, kNeon ..
+// kNeonI8mm are AArch64, kWasm is WebAssembly.
 enum class Isa : std::uint8_t {
   kScalar = 0,  // portable C++ at the compiler's baseline (SSE2 on x86-64, NEON on AArch64)
   kSse42 = 1,
-  kAvx2 = 2,    // with FMA and F16C
-  kAvx512 = 3,  // F, BW, DQ, VL
-  kAvx512Vnni = 4,
-  kAmx = 5,  // tiles, int8, bf16, and AVX-512 BF16
-  kNeon = 6,
-  kNeonDot = 7,
-  kNeonI8mm = 8,  // products of 2x8 and 8x2 bytes
-  kWasm = 9,      // 128-bit vectors
+  kAvx2 = 2,     // with FMA and F16C
+  kAvxVnni = 3,  // kAvx2 with dot products of bytes; what lies above does not build on it
+  kAvx512 = 4,   // F, BW, DQ, VL
+  kAvx512Vnni = 5,
+  kAmx = 6,  // tiles, int8, bf16, and AVX-512 BF16
+  kNeon = 7,
+  kNeonDot = 8,
+  kNeonI8mm = 9,  // products of 2x8 and 8x2 bytes
+  kWasm = 10,     // 128-bit vectors
 };
 
-inline constexpr Isa kAllIsas[] = {Isa::kScalar,     Isa::kSse42, Isa::kAvx2, Isa::kAvx512,
-                                   Isa::kAvx512Vnni, Isa::kAmx,   Isa::kNeon, Isa::kNeonDot,
-                                   Isa::kNeonI8mm,   Isa::kWasm};
+inline constexpr Isa kAllIsas[] = {Isa::kScalar,  Isa::kSse42,      Isa::kAvx2, Isa::kAvxVnni,
+                                   Isa::kAvx512,  Isa::kAvx512Vnni, Isa::kAmx,  Isa::kNeon,
+                                   Isa::kNeonDot, Isa::kNeonI8mm,   Isa::kWasm};
 
 // What a kernel promises about its results on another tier.
 enum class Exactness : std::uint8_t {
@@ -42,7 +45,8 @@ enum class Exactness : std::uint8_t {
 // Returns the name used by QSF_ISA and in kernel names: "scalar", "avx512vnni". Threads  any
 std::string_view isa_name(Isa isa) noexcept;
 
-// Returns whether code of tier `isa` may run where `best` is the highest tier. Threads  any
+// Returns whether code of tier `isa` may run where `best` is the tier in use: whether `best` is it
+// or builds on it. Threads  any
 bool isa_covers(Isa best, Isa isa) noexcept;
 
 // Returns whether this CPU has the tiles of kAmx. Threads  any

@@ -26,6 +26,7 @@ constexpr NamedFeature kNames[] = {
     {CpuFeature::kAvx2, "avx2"},
     {CpuFeature::kFma, "fma"},
     {CpuFeature::kF16c, "f16c"},
+    {CpuFeature::kAvxVnni, "avxvnni"},
     {CpuFeature::kAvx512F, "avx512f"},
     {CpuFeature::kAvx512Bw, "avx512bw"},
     {CpuFeature::kAvx512Dq, "avx512dq"},
@@ -88,6 +89,7 @@ CpuFeatures decode_x86_features(const X86CpuidWords& words) noexcept {
   if (avx && bit(words.leaf7_ebx, 5)) cpu.add(CpuFeature::kAvx2);
   if (avx && bit(ecx, 12)) cpu.add(CpuFeature::kFma);
   if (avx && bit(ecx, 29)) cpu.add(CpuFeature::kF16c);
+  if (avx && bit(words.leaf7_1_eax, 4)) cpu.add(CpuFeature::kAvxVnni);
 
   if (avx && (words.xcr0 & kAvx512State) == kAvx512State && bit(words.leaf7_ebx, 16)) {
     cpu.add(CpuFeature::kAvx512F);

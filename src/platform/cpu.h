@@ -33,6 +33,7 @@ enum class CpuFeature : std::uint32_t {
   kAvx512Bf16 = 1U << 15,
   kNeonI8mm = 1U << 16,
   kWasmSimd = 1U << 17,
+  kAvxVnni = 1U << 18,  // dot products of bytes in 256 bits, without AVX-512
 };
 
 struct CpuFeatures {

@@ -24,6 +24,8 @@ TEST(CpuTest, DecodesX86Words) {
   words.leaf7_ebx = 1U << 5;
   words.xcr0 = 0x7;
   EXPECT_EQ(cpu_features_text(decode_x86_features(words)), "sse4.2 avx2 fma f16c");
+  words.leaf7_1_eax = 1U << 4;
+  EXPECT_EQ(cpu_features_text(decode_x86_features(words)), "sse4.2 avx2 fma f16c avxvnni");
   words.leaf7_ebx |= 1U << 16 | 1U << 17 | 1U << 30 | 1U << 31;
   words.leaf7_ecx = 1U << 11;
   words.leaf7_edx = 1U << 22 | 1U << 24 | 1U << 25;
@@ -46,6 +48,7 @@ TEST(CpuTest, UnsavedRegistersHideTheirFeatures) {
   words.leaf7_ebx = 0xFFFFFFFFU;
   words.leaf7_ecx = 0xFFFFFFFFU;
   words.leaf7_edx = 0xFFFFFFFFU;
+  words.leaf7_1_eax = 0xFFFFFFFFU;
   EXPECT_EQ(cpu_features_text(decode_x86_features(words)), "sse4.2");
   words.xcr0 = 0xE0;  // AVX-512 state without the AVX state below it
   EXPECT_EQ(cpu_features_text(decode_x86_features(words)), "sse4.2");
@@ -76,6 +79,7 @@ TEST(CpuTest, AgreesWithTheKernel) {
   EXPECT_EQ(host_cpu().has(CpuFeature::kAvx2), listed("avx2"));
   EXPECT_EQ(host_cpu().has(CpuFeature::kFma), listed("fma"));
   EXPECT_EQ(host_cpu().has(CpuFeature::kF16c), listed("f16c"));
+  EXPECT_EQ(host_cpu().has(CpuFeature::kAvxVnni), listed("avx_vnni"));
   EXPECT_EQ(host_cpu().has(CpuFeature::kPclmul), listed("pclmulqdq"));
   EXPECT_EQ(host_cpu().has(CpuFeature::kAvx512F), listed("avx512f"));
   EXPECT_EQ(host_cpu().has(CpuFeature::kAvx512Vnni), listed("avx512_vnni"));

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 //
-// Codes of layout 1 in the vectors V of the tiers that multiply with maddubs: the scales of a block
+// Codes of layout 1 in the vectors V of the tiers up to 256 bits: the scales of a block
 // of 16 rows, and its codes as fours of columns; internal linkage.
 
 #ifndef QSF_KERNELS_MATMUL_CODED_MADDUBS_H_
@@ -167,6 +167,14 @@ template <typename V, QuantType kType, std::uint32_t kBlock>
   return out;
 }
 
+// What makes codes unsigned where V has dot: 128 is added to the stored bytes of 8 bits and to
+// levels of tables. maddubs, which this would saturate, takes magnitudes and signs of them.
+template <typename V, QuantType kType>
+static constexpr int kSignedOffset = V::kHasDot &&
+                                             (kType == QuantType::kQ8 || is_codebook_type(kType))
+                                         ? 128
+                                         : 0;
+
 // Codes of odd fields are left where they stand: unpacked, they are this many bits too large.
 template <QuantType kType>
 static constexpr int kOddShift = kType == QuantType::kQk256 ? 0
@@ -234,9 +242,9 @@ template <typename V, typename Take>
   take(Index<3>{}, V::both(second, odd), true);
 }
 
-// The signed levels of a table type, or qk256's 0, 1, 3 and 4, for codes in bits 0 to 2 or 3 of
-// every byte; of 2-bit codes, which are looked up two at a time, those of the lower or of the upper
-// one.
+// The levels of a table type plus kSignedOffset, or qk256's 0, 1, 3 and 4, for codes in bits 0 to 2
+// or 3 of every byte; of 2-bit codes, which are looked up two at a time, those of the lower or of
+// the upper one.
 template <typename V, QuantType kType, bool kSecond = false>
 [[gnu::always_inline]] static inline typename V::Ints level_codebook() noexcept {
   struct alignas(16) Levels {
@@ -249,8 +257,9 @@ template <typename V, QuantType kType, bool kSecond = false>
                             : kSecond             ? i / 4
                                                   : i % 4;
       levels.of[i] = static_cast<std::int8_t>(
-          kType == QuantType::kQk256 ? code + code / 2
-                                     : codebook_levels(kType)[code] + kLevelShift<kType>);
+          kType == QuantType::kQk256
+              ? code + code / 2
+              : codebook_levels(kType)[code] + kLevelShift<kType> + kSignedOffset<V, kType>);
     }
     return levels;
   }();
@@ -333,9 +342,9 @@ template <typename V, QuantType kType, std::uint32_t kBlock, typename Take>
 }
 
 // Calls take(four, codes, odd) for every four columns of a block in vector v of the lines, where
-// codes are shifted up by kOddShift if odd; those of tables are signed levels, those of mxfp4
-// levels plus kLevelShift, those of trellis types values. `half` is the block's half of a line that
-// it shares, or half_of() a trellis type.
+// codes are shifted up by kOddShift if odd; those of 8 bits and of tables are signed numbers plus
+// kSignedOffset, those of mxfp4 levels plus kLevelShift, those of trellis types values. `half` is
+// the block's half of a line that it shares, or half_of() a trellis type.
 template <typename V, QuantType kType, std::uint32_t kBlock, typename Take>
 [[gnu::always_inline]] static inline void for_fours(const std::byte* lines,
                                                     [[maybe_unused]] unsigned half, unsigned v,
@@ -357,7 +366,12 @@ template <typename V, QuantType kType, std::uint32_t kBlock, typename Take>
   } else if constexpr (kType == QuantType::kQ8) {
 #pragma GCC unroll 16
     for (unsigned four = 0; four < kBlock / 4; ++four) {
-      take(four, V::load(from + four * kLineBytes), false);
+      const Ints codes = V::load(from + four * kLineBytes);
+      if constexpr (kSignedOffset<V, kType> == 0) {
+        take(four, codes, false);
+      } else {
+        take(four, V::flip(codes, V::splat_bytes(-128)), false);
+      }
     }
   } else if constexpr (code_bits(kType) == 4) {
     const Ints mask = V::splat_bytes(0x0F);

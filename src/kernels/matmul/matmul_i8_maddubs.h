@@ -1,13 +1,15 @@
 // SPDX-License-Identifier: MIT
 //
-// Products with int8 rows for CPUs whose widest product of bytes is maddubs (SSSE3, AVX2): one
-// algorithm over a thin wrapper V of a tier's vectors.
+// Products with int8 rows in vectors of up to 256 bits (SSE4.2, AVX2, AVX-VNNI): one algorithm over
+// a thin wrapper V of a tier's vectors.
 //
-// maddubs multiplies unsigned by signed bytes and adds neighbours to 16 bits, with saturation.
-// Codes of up to 4 bits are the unsigned side, and their products are summed in 16 bits over as
-// many columns as the largest ones fit, so 32 products of an AVX2 vector cost two instructions.
-// 8-bit codes and levels of tables are split into magnitude and sign, and their sums leave 16 bits
-// at once.
+// Where V has dot (V::kHasDot), that multiplies four unsigned by four signed bytes of every row and
+// adds the products up in 32 bits; codes are made unsigned (kSignedOffset). All others have
+// maddubs, which multiplies unsigned by signed bytes and adds neighbours to 16 bits, with
+// saturation. Codes of up to 4 bits are the unsigned side, and their products are summed in 16 bits
+// over as many columns as the largest ones fit, so 32 products of an AVX2 vector cost two
+// instructions. 8-bit codes and levels of tables are split into magnitude and sign, and their sums
+// leave 16 bits at once.
 //
 // Two ways through a block of 16 rows:
 //
@@ -86,12 +88,24 @@ template <typename V, QuantType kType>
   }
 }
 
+// Sums of a block's products, without what kSignedOffset added to its codes.
+template <typename V, QuantType kType>
+[[gnu::always_inline]] static inline typename V::Ints without_offset(typename V::Ints dot,
+                                                                     const std::byte* x_block,
+                                                                     std::size_t sum_at) noexcept {
+  if constexpr (kSignedOffset<V, kType> == 0)
+    return dot;
+  else
+    return V::subtract32(dot, V::up32(V::to_ints(V::splat_at(x_block + sum_at)), 7));
+}
+
 // Adds one block's term to the totals of the rows in one vector, in the order of matmul.h.
 template <typename V, QuantType kType>
 [[gnu::always_inline]] static inline typename V::Floats add_term(
     typename V::Floats total, typename V::Ints dot, typename V::Floats scale,
     typename V::Floats min, const std::byte* x_block, std::size_t sum_at) noexcept {
-  typename V::Floats term = V::multiply(scale, V::to_floats(dot));
+  const typename V::Ints exact = without_offset<V, kType>(dot, x_block, sum_at);
+  typename V::Floats term = V::multiply(scale, V::to_floats(exact));
   if constexpr (!kMultipliesSigned<kType>) {
     term = V::add(term, V::multiply(min, V::splat_at(x_block + sum_at)));
   }
@@ -110,7 +124,37 @@ template <typename V, QuantType kType, std::uint32_t kBlock, std::uint32_t kRows
   for (unsigned i = 0; i < kRows; ++i) {
     dots[i] = V::zero();
   }
-  if constexpr (kType == QuantType::kQ8) {
+  if constexpr (V::kHasDot) {
+    // Several sums, so that none waits for the one before.
+    constexpr unsigned kSums = kRows == 1 && kBlock == 64 ? 4 : 2;
+    Ints sums[kRows][kSums];
+
+#pragma GCC unroll 16
+    for (unsigned i = 0; i < kRows; ++i) {
+#pragma GCC unroll 16
+      for (unsigned k = 0; k < kSums; ++k) {
+        sums[i][k] = V::zero();
+      }
+    }
+    for_fours<V, kType, kBlock>(
+        lines, half, v, [&](unsigned four, Ints codes, bool) __attribute__((always_inline)) {
+          each<kRows>([&](unsigned i) __attribute__((always_inline)) {
+            Ints& sum = sums[i][four % kSums];
+            sum = in_order(V::dot(sum, codes, in_order(V::splat_four(x[i] + column + 4 * four))));
+          });
+        });
+
+#pragma GCC unroll 16
+    for (unsigned i = 0; i < kRows; ++i) {
+      Ints even = sums[i][0];
+      Ints odd = sums[i][1];
+      if constexpr (kSums == 4) {
+        even = V::add32(even, sums[i][2]);
+        odd = V::add32(odd, sums[i][3]);
+      }
+      dots[i] = V::add32(even, V::down32_signed(odd, kOddShift<kType>));
+    }
+  } else if constexpr (kType == QuantType::kQ8) {
     for_fours<V, kType, kBlock>(
         lines, half, v, [&](unsigned four, Ints codes, bool) __attribute__((always_inline)) {
           const Ints size = V::magnitude(codes);
@@ -231,13 +275,14 @@ template <typename V, QuantType kType, std::uint32_t kBlock, std::uint32_t kRows
 }
 
 // How a strip's codes are multiplied: what differs between types once they are unpacked.
-template <QuantType kType>
-static constexpr QuantType kStripType = is_trellis_type(kType)       ? QuantType::kQ2Trellis
-                                        : code_bits(kType) == 5      ? kType
-                                        : kType == QuantType::kMxfp4 ? QuantType::kQ5K
-                                        : code_bits(kType) == 8      ? QuantType::kQ8
-                                        : code_bits(kType) == 4      ? QuantType::kQ4
-                                                                     : QuantType::kQ3;
+template <typename V, QuantType kType>
+static constexpr QuantType kStripType = V::kHasDot&& code_bits(kType) < 8 ? QuantType::kQ4
+                                        : is_trellis_type(kType)          ? QuantType::kQ2Trellis
+                                        : code_bits(kType) == 5           ? kType
+                                        : kType == QuantType::kMxfp4      ? QuantType::kQ5K
+                                        : code_bits(kType) == 8           ? QuantType::kQ8
+                                        : code_bits(kType) == 4           ? QuantType::kQ4
+                                                                          : QuantType::kQ3;
 
 // Rows of x at the columns of a block, and their activation blocks.
 struct Inputs {
@@ -255,8 +300,8 @@ struct Tile {
   typename V::Ints sums[kRows][V::kVectors];
 };
 
-// Exact sums of kFours fours of columns with kRows rows of x, two of 16 bits a row of weights.
-// Signed codes go in as magnitudes, and their signs into x.
+// Exact sums of kFours fours of columns with kRows rows of x: of dot, or two of 16 bits a row of
+// weights. Signed codes go in as magnitudes, and their signs into x.
 template <typename V, std::uint32_t kFours, std::uint32_t kRows, bool kSigned = false>
 [[gnu::always_inline]] static inline Tile<V, kRows> sum_fours(const std::byte* strip,
                                                               std::uint32_t first,
@@ -286,10 +331,15 @@ template <typename V, std::uint32_t kFours, std::uint32_t kRows, bool kSigned = 
 
 #pragma GCC unroll 16
       for (unsigned v = 0; v < V::kVectors; ++v) {
-        const Ints pairs =
-            kSigned ? V::multiply_pairs(V::magnitude(codes[v]), V::with_sign(q, codes[v]))
-                    : V::multiply_pairs(codes[v], q);
-        tile.sums[i][v] = in_order(V::add16(tile.sums[i][v], pairs));
+        Ints& sum = tile.sums[i][v];
+        if constexpr (V::kHasDot) {
+          sum = in_order(V::dot(sum, codes[v], q));
+        } else {
+          const Ints pairs =
+              kSigned ? V::multiply_pairs(V::magnitude(codes[v]), V::with_sign(q, codes[v]))
+                      : V::multiply_pairs(codes[v], q);
+          sum = in_order(V::add16(sum, pairs));
+        }
       }
     }
   }
@@ -379,7 +429,9 @@ template <typename V, QuantType kType, std::uint32_t kBlock, std::uint32_t kRows
 [[gnu::always_inline]] static inline void multiply_tile(const Strip& strip, const Inputs& in,
                                                         float* totals) noexcept {
   Tile<V, kRows> tile;
-  if constexpr (kType == QuantType::kQ8) {
+  if constexpr (V::kHasDot) {
+    tile = sum_fours<V, kBlock / 4, kRows>(strip.codes, 0, in);
+  } else if constexpr (kType == QuantType::kQ8) {
     tile = dot_byte_strip<V, kBlock, kRows>(strip, in);
   } else {
     tile = dot_strip<V, kType, kBlock, kRows>(strip, in);
@@ -465,7 +517,7 @@ template <typename V, QuantType kType, std::uint32_t kBlock>
                       .x_block = x_blocks + column / kActivationBlockColumns * sizeof(Int8Block),
                       .sum_at = sum_offset<kBlock>(block),
                       .stride = args.x_stride};
-      multiply_strip<V, kStripType<kType>, kBlock>(strip, in, n_x, totals);
+      multiply_strip<V, kStripType<V, kType>, kBlock>(strip, in, n_x, totals);
     }
     store_totals<V>(totals, has_row_scale(kType) ? reinterpret_cast<const float*>(group) : nullptr,
                     n_x, y + row, args.y_stride, args.n_rows - row);

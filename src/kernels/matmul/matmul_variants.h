@@ -20,6 +20,7 @@
   QSF_QUANTISED_FORMATS(X, i8_avx512, kAvx512, kInt8, kBitExact)         \
   QSF_QUANTISED_FORMATS(X, f32_avx512, kAvx512, kF32, kBounded)          \
   QSF_FLOAT_FORMATS(X, f32_avx512, kAvx512, kF32, kBounded)              \
+  QSF_QUANTISED_FORMATS(X, i8_avxvnni, kAvxVnni, kInt8, kBitExact)       \
   QSF_QUANTISED_FORMATS(X, i8_avx2, kAvx2, kInt8, kBitExact)             \
   QSF_QUANTISED_FORMATS(X, i8_sse42, kSse42, kInt8, kBitExact)           \
   QSF_QUANTISED_FORMATS(X, f32_avx2, kAvx2, kF32, kBounded)              \

@@ -20,11 +20,13 @@ struct Avx2 {
   using Floats = __m256;
   static constexpr unsigned kVectors = 2;  // of a line
   static constexpr unsigned kRows = 8;     // of weights in a vector
+  static constexpr bool kHasDot = false;   // products of bytes by maddubs
 
   // Rows of x for which a block is unpacked straight into the products.
   static constexpr std::uint32_t kFewRows = 4;
   // 12 sums, two vectors of codes, one of x and one product: all sixteen registers.
   static constexpr std::uint32_t kTileRows = 6;
+  static constexpr std::uint32_t kWholeTileRows = kTileRows;
   // 8 sums, two vectors of codes and two of their magnitudes.
   static constexpr std::uint32_t kByteTileRows = 4;
 

@@ -19,12 +19,14 @@ struct Sse42 {
   using Ints = __m128i;
   using Floats = __m128;
   static constexpr unsigned kVectors = 4;  // of a line
+  static constexpr bool kHasDot = false;   // products of bytes by maddubs
   static constexpr unsigned kRows = 4;     // of weights in a vector
 
   // Rows of x for which a block is unpacked straight into the products.
   static constexpr std::uint32_t kFewRows = 1;
   // 12 sums; codes come from L1, since a product overwrites its operand.
   static constexpr std::uint32_t kTileRows = 3;
+  static constexpr std::uint32_t kWholeTileRows = kTileRows;
   static constexpr std::uint32_t kByteTileRows = 2;
 
   [[gnu::always_inline]] static Ints load(const std::byte* from) noexcept {

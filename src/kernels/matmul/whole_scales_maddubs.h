@@ -1,13 +1,12 @@
 // SPDX-License-Identifier: MIT
 //
-// Products with int8 rows for CPUs whose widest product of bytes is maddubs, for the types whose
-// scales are whole numbers (q2_k, q3_k, q6_k, tables): as matmul_i8_maddubs.h, by activation blocks
-// of 64 columns.
+// Products with int8 rows in vectors of up to 256 bits, for the types whose scales are whole
+// numbers (q2_k, q3_k, q6_k, tables): as matmul_i8_maddubs.h, by activation blocks of 64 columns.
 //
-// The product that adds the two 16-bit sums of a row multiplies them with the scale of their
-// sub-block at once, in the place of ones, and only the sums of an activation block become floats.
-// Scales and mins are pairs of 16 bits, of sub-blocks 0 and 2 and of 1 and 3, as their bytes yield
-// them.
+// With maddubs, the product that adds the two 16-bit sums of a row multiplies them with the scale
+// of their sub-block at once, in the place of ones; with dot the sums of a sub-block are
+// multiplied. Only the sums of an activation block become floats. Scales and mins are pairs of 16
+// bits, of sub-blocks 0 and 2 and of 1 and 3, as their bytes yield them.
 
 #ifndef QSF_KERNELS_MATMUL_WHOLE_SCALES_MADDUBS_H_
 #define QSF_KERNELS_MATMUL_WHOLE_SCALES_MADDUBS_H_
@@ -56,13 +55,26 @@ template <typename V, QuantType kType>
   return out;
 }
 
-// The scale of sub-block kQuarter for both sums of a row.
-template <typename V, unsigned kQuarter>
-[[gnu::always_inline]] static inline typename V::Ints scale_twice(
+// Whether the sum of a sub-block fits 16 bits.
+template <typename V, QuantType kType>
+static constexpr bool kFitsWords =
+    kSignedOffset<V, kType> == 0 && kLargestCode<kType> * 127 * 16 <= 32767;
+
+// The scale of sub-block kQuarter as its sums are multiplied: for both 16-bit sums of a row, or for
+// one of 16 or of 32 bits.
+template <typename V, QuantType kType, unsigned kQuarter>
+[[gnu::always_inline]] static inline typename V::Ints scale_of(
     const Block64Fields<V>& fields) noexcept {
-  const __m128i lower = _mm_setr_epi8(0, 1, 0, 1, 4, 5, 4, 5, 8, 9, 8, 9, 12, 13, 12, 13);
-  const __m128i upper = _mm_setr_epi8(2, 3, 2, 3, 6, 7, 6, 7, 10, 11, 10, 11, 14, 15, 14, 15);
-  return V::look_up(fields.scales[kQuarter % 2], V::repeat(kQuarter < 2 ? lower : upper));
+  const typename V::Ints pair = fields.scales[kQuarter % 2];
+  if constexpr (V::kHasDot && kFitsWords<V, kType>) {
+    return kQuarter < 2 ? V::both(pair, V::splat_int(0xFFFF)) : V::down32(pair, 16);
+  } else if constexpr (V::kHasDot) {
+    return V::down32_signed(kQuarter < 2 ? V::up32(pair, 16) : pair, 16);
+  } else {
+    const __m128i lower = _mm_setr_epi8(0, 1, 0, 1, 4, 5, 4, 5, 8, 9, 8, 9, 12, 13, 12, 13);
+    const __m128i upper = _mm_setr_epi8(2, 3, 2, 3, 6, 7, 6, 7, 10, 11, 10, 11, 14, 15, 14, 15);
+    return V::look_up(pair, V::repeat(kQuarter < 2 ? lower : upper));
+  }
 }
 
 // The sum of fields times numbers of the quarters of an activation block.
@@ -73,15 +85,20 @@ template <typename V>
                   V::multiply_words(fields[1], V::splat_four(quarters + 4)));
 }
 
+// What is taken out of the codes of a type as they are multiplied.
+template <typename V, QuantType kType>
+static constexpr int kCodeZero = code_zero(kType) + kSignedOffset<V, kType>;
+
 // What the sums of an activation block begin with: the share of the zero of the codes.
 template <typename V, QuantType kType>
 [[gnu::always_inline]] static inline typename V::Ints zeros_of(const typename V::Ints scales[2],
                                                                const std::byte* x_block) noexcept {
-  if constexpr (code_zero(kType) == 0) return V::zero();
+  constexpr int kZero = kCodeZero<V, kType>;
+  static_assert(kZero == 0 || kZero == 4 || kZero == 32 || kZero == 128);
+  if constexpr (kZero == 0) return V::zero();
   const auto fours = times_quarters<V>(scales, x_block + offsetof(Int8Block, quarter_zeros));
-  return code_zero(kType) == 4 ? fours : V::up32(fours, 3);
+  return kZero == 4 ? fours : V::up32(fours, kZero == 32 ? 3 : 5);
 }
-static_assert(code_zero(QuantType::kQ3K) == 4 && code_zero(QuantType::kQ6K) == 4 << 3);
 
 // Adds the sums of an activation block to the totals of the rows in one vector, in the order of
 // matmul.h.
@@ -97,11 +114,57 @@ template <typename V, QuantType kType>
   return V::add(total, V::multiply(term, V::splat_at(x_block)));
 }
 
+// Adds the sums of a sub-block by dot, times its scale.
+template <typename V, QuantType kType>
+[[gnu::always_inline]] static inline typename V::Ints add_scaled(typename V::Ints sums,
+                                                                 typename V::Ints dot,
+                                                                 typename V::Ints scale) noexcept {
+  if constexpr (kFitsWords<V, kType>)
+    return V::dot_words(sums, dot, scale);
+  else
+    return V::add32(sums, V::multiply32(dot, scale));
+}
+
 // Products of fours of a sub-block that fit a 16-bit sum.
 template <QuantType kType>
 static constexpr std::uint32_t kFoursPerSum = fours_per_sum<kType, 16>();
 
-// Adds sub-block kQuarter, times its scales, to the sums of kRows rows of x.
+// Adds sub-block kQuarter, times its scales, to the sums of kRows rows of x, by dot.
+template <typename V, QuantType kType, unsigned kQuarter, std::uint32_t kRows>
+[[gnu::always_inline]] static inline void add_dot_quarter(const std::byte* lines, unsigned v,
+                                                          const Block64Fields<V>& fields,
+                                                          const std::byte* const x[kRows],
+                                                          std::size_t column,
+                                                          typename V::Ints sums[kRows]) noexcept {
+  using Ints = typename V::Ints;
+  const Ints scale = scale_of<V, kType, kQuarter>(fields);
+  Ints even[kRows];
+  Ints odd[kRows];
+
+#pragma GCC unroll 16
+  for (unsigned i = 0; i < kRows; ++i) {
+    even[i] = odd[i] = V::zero();
+  }
+  for_fours<V, kType, 16>(
+      lines + quarter_offset<kType>(kQuarter), kQuarter % 2,
+      v, [&](unsigned four, Ints codes, bool is_odd) __attribute__((always_inline)) {
+        each<kRows>([&](unsigned i) __attribute__((always_inline)) {
+          const Ints q = in_order(V::splat_four(x[i] + column + 16 * kQuarter + 4 * four));
+          Ints& sum = is_odd ? odd[i] : even[i];
+          sum = in_order(V::dot(sum, codes, q));
+        });
+      });
+
+#pragma GCC unroll 16
+  for (unsigned i = 0; i < kRows; ++i) {
+    if constexpr (kOddShift<kType> != 0) {
+      even[i] = V::add32(even[i], V::down32_signed(odd[i], kOddShift<kType>));
+    }
+    sums[i] = add_scaled<V, kType>(sums[i], even[i], scale);
+  }
+}
+
+// The same by maddubs.
 template <typename V, QuantType kType, unsigned kQuarter, std::uint32_t kRows>
 [[gnu::always_inline]] static inline void add_quarter(const std::byte* lines, unsigned v,
                                                       const Block64Fields<V>& fields,
@@ -109,7 +172,7 @@ template <typename V, QuantType kType, unsigned kQuarter, std::uint32_t kRows>
                                                       std::size_t column,
                                                       typename V::Ints sums[kRows]) noexcept {
   using Ints = typename V::Ints;
-  const Ints scale = scale_twice<V, kQuarter>(fields);
+  const Ints scale = scale_of<V, kType, kQuarter>(fields);
   Ints even[kRows];
   Ints odd[kRows];
 
@@ -211,8 +274,12 @@ template <typename V, QuantType kType, std::uint32_t kRows>
           sums[i] = zeros_of<V, kType>(fields.scales, rows[i] + x_block);
         }
         each<4>([&](auto quarter) __attribute__((always_inline)) {
-          add_quarter<V, kType, decltype(quarter)::value, kRows>(place.codes, v, fields, rows,
-                                                                 column, sums);
+          constexpr unsigned kQuarter = decltype(quarter)::value;
+          if constexpr (V::kHasDot) {
+            add_dot_quarter<V, kType, kQuarter, kRows>(place.codes, v, fields, rows, column, sums);
+          } else {
+            add_quarter<V, kType, kQuarter, kRows>(place.codes, v, fields, rows, column, sums);
+          }
         });
 
 #pragma GCC unroll 16
@@ -234,7 +301,7 @@ template <typename V, QuantType kType, std::uint32_t kRows>
 template <typename V>
 struct alignas(64) Block64Strip {
   std::byte codes[kActivationBlockColumns * kRowGroup];
-  typename V::Ints scales[4][V::kVectors];  // of each sub-block, for both sums of a row
+  typename V::Ints scales[4][V::kVectors];  // of each sub-block, by scale_of()
   typename V::Ints pairs[V::kVectors][2];   // of scales
   typename V::Ints mins[V::kVectors][2];
   SuperFields<V> super;
@@ -259,7 +326,7 @@ template <typename V, QuantType kType>
     }
     each<4>([&](auto quarter) __attribute__((always_inline)) {
       constexpr unsigned kQuarter = decltype(quarter)::value;
-      strip->scales[kQuarter][v] = scale_twice<V, kQuarter>(fields);
+      strip->scales[kQuarter][v] = scale_of<V, kType, kQuarter>(fields);
       std::byte* to = strip->codes + 4 * kQuarter * kLineBytes + v * sizeof(Ints);
       for_fours<V, kType, 16>(
           place.codes + quarter_offset<kType>(kQuarter), kQuarter % 2,
@@ -291,17 +358,21 @@ template <typename V, QuantType kType, std::uint32_t kRows>
       sums.sums[i][v] = zeros_of<V, kType>(strip.pairs[v], in.x_block + i * in.stride);
     }
   }
+  constexpr std::uint32_t kFours = V::kHasDot ? 4 : kFoursPerSum<kType>;
 #pragma GCC unroll 4
-  for (unsigned four = 0; four < kActivationBlockColumns / 4; four += kFoursPerSum<kType>) {
-    const auto tile =
-        sum_fours<V, kFoursPerSum<kType>, kRows, is_codebook_type(kType)>(strip.codes, four, in);
+  for (unsigned four = 0; four < kActivationBlockColumns / 4; four += kFours) {
+    const auto tile = sum_fours<V, kFours, kRows, is_codebook_type(kType)>(strip.codes, four, in);
 
 #pragma GCC unroll 16
     for (unsigned i = 0; i < kRows; ++i) {
 #pragma GCC unroll 16
       for (unsigned v = 0; v < V::kVectors; ++v) {
-        sums.sums[i][v] = V::add32(sums.sums[i][v],
-                                   V::multiply_words(tile.sums[i][v], strip.scales[four / 4][v]));
+        const typename V::Ints scale = strip.scales[four / 4][v];
+        if constexpr (V::kHasDot) {
+          sums.sums[i][v] = add_scaled<V, kType>(sums.sums[i][v], tile.sums[i][v], scale);
+        } else {
+          sums.sums[i][v] = V::add32(sums.sums[i][v], V::multiply_words(tile.sums[i][v], scale));
+        }
       }
     }
   }
@@ -323,10 +394,10 @@ template <typename V, QuantType kType>
 [[gnu::noinline]] static void multiply_block64_strip(const Block64Strip<V>& strip, Inputs in,
                                                      std::uint32_t n_x, float* totals) noexcept {
   std::uint32_t i = 0;
-  for (; i + V::kTileRows <= n_x; i += V::kTileRows) {
-    multiply_block64_tile<V, kType, V::kTileRows>(strip, in, totals + i * kRowGroup);
-    in.x += V::kTileRows * in.stride;
-    in.x_block += V::kTileRows * in.stride;
+  for (; i + V::kWholeTileRows <= n_x; i += V::kWholeTileRows) {
+    multiply_block64_tile<V, kType, V::kWholeTileRows>(strip, in, totals + i * kRowGroup);
+    in.x += V::kWholeTileRows * in.stride;
+    in.x_block += V::kWholeTileRows * in.stride;
   }
   for (; i + 2 <= n_x; i += 2) {
     multiply_block64_tile<V, kType, 2>(strip, in, totals + i * kRowGroup);

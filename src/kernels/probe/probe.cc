@@ -19,6 +19,7 @@ constexpr ArithmeticProbe kArithmetic[] = {
      probe_i8_avx512vnni},
     {"probe_i8_avx512", Isa::kAvx512, ProbeKind::kInt8, 12 * 32 * 2 * 2, probe_i8_avx512},
     {"probe_f32_avx512", Isa::kAvx512, ProbeKind::kF32, 12 * 16 * 2, probe_f32_avx512},
+    {"probe_i8_avxvnni", Isa::kAvxVnni, ProbeKind::kInt8, 12 * 8 * 4 * 2, probe_i8_avxvnni},
     {"probe_i8_avx2", Isa::kAvx2, ProbeKind::kInt8, 12 * 16 * 2 * 2, probe_i8_avx2},
     {"probe_f32_avx2", Isa::kAvx2, ProbeKind::kF32, 12 * 8 * 2, probe_f32_avx2},
     {"probe_i8_sse42", Isa::kSse42, ProbeKind::kInt8, 12 * 8 * 2 * 2, probe_i8_sse42},

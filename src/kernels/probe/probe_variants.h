@@ -18,6 +18,7 @@ std::uint64_t probe_i8_sse42(std::uint32_t n_rounds) noexcept;
 std::uint64_t probe_i8_avx2(std::uint32_t n_rounds) noexcept;
 std::uint64_t probe_f32_avx2(std::uint32_t n_rounds) noexcept;
 std::uint64_t probe_read_avx2(const ReadProbeArgs& args) noexcept;
+std::uint64_t probe_i8_avxvnni(std::uint32_t n_rounds) noexcept;
 std::uint64_t probe_i8_avx512(std::uint32_t n_rounds) noexcept;
 std::uint64_t probe_f32_avx512(std::uint32_t n_rounds) noexcept;
 std::uint64_t probe_read_avx512(const ReadProbeArgs& args) noexcept;

@@ -36,13 +36,14 @@ std::vector<KernelId> all_sources();
 // What ran and what did not; one global one records the run, others are for its own tests.
 class IsaCoverage {
  public:
-  explicit IsaCoverage(Isa best = runnable_isa(host_cpu())) : best_(best) {}
+  explicit IsaCoverage(const CpuFeatures& cpu = host_cpu()) : cpu_(cpu) {}
 
   // Returns whether this CPU runs `isa`, and keeps note of the answer.
   bool can_run(std::string_view kernel, Isa isa);
 
   // Returns why `expected`, the value of QSF_EXPECT_ISA, is not met by what ran of `kernels` and
-  // `sources`, a line each reason; empty when it is or is null.
+  // `sources`, a line each reason; empty when it is or is null. All tiers up to that one that this
+  // CPU runs have to have run.
   std::string unmet(const char* expected, const std::vector<KernelId>& kernels,
                     const std::vector<KernelId>& sources) const;
 
@@ -52,10 +53,12 @@ class IsaCoverage {
  private:
   using Names = std::set<std::string, std::less<>>;
 
+  // Whether a run that is expected up to tier `isa` has to have run that code.
+  bool is_expected(const KernelId& code, Isa isa) const;
   bool has_run(const KernelId& kernel) const;
   bool has_run_of(const KernelId& source) const;
 
-  Isa best_;
+  CpuFeatures cpu_;
   std::map<Isa, Names> asked_;
 };
 

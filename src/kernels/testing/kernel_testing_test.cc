@@ -118,11 +118,24 @@ TEST(ReferenceTest, DataVaries) {
   }
 }
 
+CpuFeatures avx2_cpu() {
+  CpuFeatures cpu;
+  using enum CpuFeature;
+  for (const CpuFeature feature : {kSse42, kAvx2, kFma, kF16c}) cpu.add(feature);
+  return cpu;
+}
+CpuFeatures avx512_cpu() {
+  CpuFeatures cpu = avx2_cpu();
+  using enum CpuFeature;
+  for (const CpuFeature feature : {kAvx512F, kAvx512Bw, kAvx512Dq, kAvx512Vl}) cpu.add(feature);
+  return cpu;
+}
+
 const std::vector<KernelId> kTwoTiers = {{"norm_scalar", Isa::kScalar}, {"norm_avx2", Isa::kAvx2}};
 const std::vector<KernelId> kTwoSources = {{"norm", Isa::kScalar}, {"norm", Isa::kAvx2}};
 
 TEST(IsaCoverageTest, EveryKernelUpToTheExpectedTierMustHaveRun) {
-  IsaCoverage coverage(Isa::kAvx512);
+  IsaCoverage coverage(avx512_cpu());
   EXPECT_EQ(coverage.unmet(nullptr, kTwoTiers, {}), "");
   EXPECT_EQ(coverage.unmet("", kTwoTiers, {}), "");
   EXPECT_EQ(coverage.unmet("scalar", kTwoTiers, {}),
@@ -136,7 +149,7 @@ TEST(IsaCoverageTest, EveryKernelUpToTheExpectedTierMustHaveRun) {
 }
 
 TEST(IsaCoverageTest, ExpectedTierMustBeOneOfTheCpu) {
-  IsaCoverage coverage(Isa::kAvx2);
+  IsaCoverage coverage(avx2_cpu());
   EXPECT_EQ(coverage.unmet("avx512", {}, {}),
             "QSF_EXPECT_ISA=avx512: the best tier found here is avx2");
   EXPECT_NE(coverage.unmet("neon", {}, {}), "");
@@ -145,7 +158,7 @@ TEST(IsaCoverageTest, ExpectedTierMustBeOneOfTheCpu) {
 }
 
 TEST(IsaCoverageTest, EverySourceMustHaveARunKernel) {
-  IsaCoverage coverage(Isa::kAvx2);
+  IsaCoverage coverage(avx2_cpu());
   EXPECT_TRUE(coverage.can_run("norm_scalar", Isa::kScalar));
   EXPECT_TRUE(coverage.can_run("matmul_avx2", Isa::kAvx2));
   EXPECT_EQ(coverage.unmet("avx2", {}, kTwoSources),
@@ -155,12 +168,14 @@ TEST(IsaCoverageTest, EverySourceMustHaveARunKernel) {
 }
 
 TEST(IsaCoverageTest, SkippedTiersAreReported) {
-  IsaCoverage coverage(Isa::kAvx2);
+  IsaCoverage coverage(avx2_cpu());
   EXPECT_FALSE(coverage.can_run("foreign", Isa::kNeon));
+  EXPECT_FALSE(coverage.can_run("branch", Isa::kAvxVnni));
   EXPECT_FALSE(coverage.can_run("higher", Isa::kAvx512));
   EXPECT_TRUE(coverage.can_run("lower", Isa::kSse42));
   EXPECT_EQ(coverage.report(),
             "tier sse42: 1 kernels ran\n"
+            "tier avxvnni: 1 kernels skipped: the CPU lacks the tier avxvnni\n"
             "tier avx512: 1 kernels skipped: the CPU lacks the tier avx512\n"
             "tier neon: 1 kernels skipped: the CPU lacks the tier neon\n");
 }

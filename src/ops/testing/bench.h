@@ -187,7 +187,7 @@ class Bench {
 // Tests that repeat much take is_emulated() for a reason to repeat less: emulated tiles are thirty
 // times slower than any other tier.
 inline bool is_emulated(kernels::Isa isa) {
-  return !kernels::isa_covers(kernels::best_isa(host_cpu()), isa);
+  return isa == kernels::Isa::kAmx && !kernels::amx_is_native();
 }
 
 // The tiers whose code runs here, scalar among them, and that of matrix units where their tiles are
@@ -195,7 +195,7 @@ inline bool is_emulated(kernels::Isa isa) {
 inline std::vector<kernels::Isa> host_tiers() {
   std::vector<kernels::Isa> tiers;
   for (const kernels::Isa isa : kernels::kAllIsas) {
-    if (kernels::isa_covers(kernels::runnable_isa(host_cpu()), isa)) tiers.push_back(isa);
+    if (kernels::can_run_isa(host_cpu(), isa)) tiers.push_back(isa);
   }
   return tiers;
 }
