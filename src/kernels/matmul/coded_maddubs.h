@@ -10,6 +10,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <type_traits>
 #include <utility>
 
 #include "kernels/block_place.h"
@@ -37,39 +38,80 @@ template <unsigned kCount, typename F>
   each_of(f, std::make_integer_sequence<unsigned, kCount>());
 }
 
-// One block of a group: its code lines, and scales and mins of its rows.
+// The scales and mins of a block, of the rows in one vector.
 template <typename V>
-struct Block {
-  const std::byte* codes;
-  unsigned half;  // of a line that the block shares
-  typename V::Floats scales[V::kVectors];
-  typename V::Floats mins[V::kVectors];
+struct Fields {
+  typename V::Floats scales;
+  typename V::Floats mins;
 };
 
 template <QuantType kType, std::uint32_t kBlock>
 static constexpr std::size_t kCodeBytes = std::size_t{kBlock} * code_bits(kType) / 8 * kRowGroup;
 
-// The scales and mins of a super-block's sub-block.
-template <typename V, std::uint32_t kBlock>
-[[gnu::always_inline]] static inline void load_super_fields(const BlockPlace& place,
-                                                            Block<V>* out) noexcept {
-  using Ints = typename V::Ints;
-
-#pragma GCC unroll 16
-  for (unsigned v = 0; v < V::kVectors; ++v) {
-    const Ints lows = V::down32(V::load(place.low + v * sizeof(Ints)), 8 * (place.k % 4));
-    const Ints highs = V::down32(kBlock == 32 ? V::load(place.high + v * sizeof(Ints))
-                                              : V::widen_words(place.high + v * V::kRows * 2),
-                                 4 * place.k);
-    const Ints scale =
-        V::either(V::both(lows, V::splat_int(15)), V::up32(V::both(highs, V::splat_int(3)), 4));
-    const Ints min = V::either(V::both(V::down32(lows, 4), V::splat_int(15)),
-                               V::up32(V::both(highs, V::splat_int(12)), 2));
-    const std::size_t halves = v * V::kRows * 2;
-    out->scales[v] = V::multiply(V::widen_halves(place.scales + halves), V::to_floats(scale));
-    out->mins[v] = V::multiply(V::widen_halves(place.mins + halves), V::to_floats(min));
-  }
+// Byte `index` of every word.
+template <typename V>
+[[gnu::always_inline]] static inline typename V::Ints byte_of(typename V::Ints words,
+                                                              unsigned index) noexcept {
+  alignas(16) static constexpr std::uint32_t kBytes[4][4] = {
+      {0x80808000, 0x80808004, 0x80808008, 0x8080800C},
+      {0x80808001, 0x80808005, 0x80808009, 0x8080800D},
+      {0x80808002, 0x80808006, 0x8080800A, 0x8080800E},
+      {0x80808003, 0x80808007, 0x8080800B, 0x8080800F}};
+  return V::look_up(words,
+                    V::repeat(_mm_load_si128(reinterpret_cast<const __m128i*>(kBytes[index]))));
 }
+
+// What the sub-blocks of a super-block have of the rows: d, dmin, and scales and mins of 6 bits, a
+// byte each, which are put together once for all of them.
+template <typename V, std::uint32_t kBlock>
+struct SuperBlockFields {
+  using Ints = typename V::Ints;
+  using Floats = typename V::Floats;
+  static constexpr unsigned kWords = kSuperColumns / kBlock / 4;
+
+  Floats d[V::kVectors];
+  Floats dmin[V::kVectors];
+  Ints scales[kWords][V::kVectors];
+  Ints mins[kWords][V::kVectors];
+
+  // Loads those of the super-block whose first sub-block is at `place`.
+  [[gnu::always_inline]] inline void load(const BlockPlace& place) noexcept {
+#pragma GCC unroll 16
+    for (unsigned v = 0; v < V::kVectors; ++v) {
+      const std::size_t halves = v * V::kRows * 2;
+      d[v] = V::widen_halves(place.scales + halves);
+      dmin[v] = V::widen_halves(place.mins + halves);
+      const Ints highs = kBlock == 32 ? V::load(place.high + v * sizeof(Ints))
+                                      : V::widen_words(place.high + halves);
+      each<kWords>([&](auto word) __attribute__((always_inline)) {
+        const Ints lows = V::load(place.low + word * kLineBytes + v * sizeof(Ints));
+        const Ints nibbles = nibbles_of<decltype(word)::value>(highs);
+        scales[word][v] = V::either(V::both(lows, V::splat_bytes(0x0F)),
+                                    V::template up<4>(V::both(nibbles, V::splat_bytes(0x03))));
+        mins[word][v] = V::either(V::both(V::template down<4>(lows), V::splat_bytes(0x0F)),
+                                  V::template up<2>(V::both(nibbles, V::splat_bytes(0x0C))));
+      });
+    }
+  }
+
+  // Those of sub-block `k` for the rows of vector v.
+  [[gnu::always_inline]] inline Fields<V> of(unsigned k, unsigned v) const noexcept {
+    const Ints scale = byte_of<V>(scales[k / 4 % kWords][v], k % 4);
+    const Ints min = byte_of<V>(mins[k / 4 % kWords][v], k % 4);
+    return {V::multiply(d[v], V::to_floats(scale)), V::multiply(dmin[v], V::to_floats(min))};
+  }
+
+ private:
+  // Half kHalf of every word, its four nibbles as bytes.
+  template <unsigned kHalf>
+  [[gnu::always_inline]] static inline Ints nibbles_of(Ints words) noexcept {
+    const __m128i lower = _mm_setr_epi8(0, 0, 1, 1, 4, 4, 5, 5, 8, 8, 9, 9, 12, 12, 13, 13);
+    const __m128i upper = _mm_setr_epi8(2, 2, 3, 3, 6, 6, 7, 7, 10, 10, 11, 11, 14, 14, 15, 15);
+    const Ints twice = V::look_up(words, V::repeat(kHalf == 0 ? lower : upper));
+    return V::either(V::both(twice, V::splat_int(0x000F000F)),
+                     V::both(V::template down<4>(twice), V::splat_int(0x0F000F00)));
+  }
+};
 
 // The signed scale of a sub-block of a table type for the rows of vector v, in words of 32 bits.
 template <typename V, QuantType kType, std::uint32_t kBlock>
@@ -90,26 +132,22 @@ template <typename V, QuantType kType, std::uint32_t kBlock>
 
 // The scales and mins of a sub-block that has one byte of them.
 template <typename V, QuantType kType>
-[[gnu::always_inline]] static inline void load_byte_fields(const BlockPlace& place,
-                                                           Block<V>* out) noexcept {
+[[gnu::always_inline]] static inline Fields<V> byte_fields(const BlockPlace& place,
+                                                           unsigned v) noexcept {
   using Ints = typename V::Ints;
-
-#pragma GCC unroll 16
-  for (unsigned v = 0; v < V::kVectors; ++v) {
-    const Ints bytes = V::load(place.low + v * sizeof(Ints));
-    const std::size_t halves = v * V::kRows * 2;
-    const auto d = V::widen_halves(place.scales + halves);
-    if constexpr (scale_form(kType) == ScaleForm::kSuperSigned) {
-      const Ints scale = V::down32_signed(V::up32(bytes, 24 - 8 * (place.k % 4)), 24);
-      out->scales[v] = V::multiply(d, V::to_floats(scale));
-      out->mins[v] = V::multiply(out->scales[v], V::splat(kZeroPoint<kType>));
-    } else {
-      const Ints fields = V::down32(bytes, 8 * (place.k % 4));
-      const Ints scale = V::both(fields, V::splat_int(15));
-      const Ints min = V::both(V::down32(fields, 4), V::splat_int(15));
-      out->scales[v] = V::multiply(d, V::to_floats(scale));
-      out->mins[v] = V::multiply(V::widen_halves(place.mins + halves), V::to_floats(min));
-    }
+  const Ints bytes = V::load(place.low + v * sizeof(Ints));
+  const std::size_t halves = v * V::kRows * 2;
+  const auto d = V::widen_halves(place.scales + halves);
+  if constexpr (scale_form(kType) == ScaleForm::kSuperSigned) {
+    const Ints scale = V::down32_signed(V::up32(bytes, 24 - 8 * (place.k % 4)), 24);
+    const auto scales = V::multiply(d, V::to_floats(scale));
+    return {scales, V::multiply(scales, V::splat(kZeroPoint<kType>))};
+  } else {
+    const Ints fields = V::down32(bytes, 8 * (place.k % 4));
+    const Ints scale = V::both(fields, V::splat_int(15));
+    const Ints min = V::both(V::down32(fields, 4), V::splat_int(15));
+    return {V::multiply(d, V::to_floats(scale)),
+            V::multiply(V::widen_halves(place.mins + halves), V::to_floats(min))};
   }
 }
 
@@ -124,48 +162,46 @@ template <typename V>
   return V::multiply(V::as_floats(at_least), V::splat(0.5F));
 }
 
-// Block `index` of a group.
+// The scales and mins of blocks, taken in the order of a group.
 template <typename V, QuantType kType, std::uint32_t kBlock>
-[[gnu::always_inline]] static inline Block<V> load_block(const std::byte* group,
-                                                         std::size_t index) noexcept {
-  constexpr ScaleForm kForm = scale_form(kType);
-  const BlockPlace place = place_of<kType, kBlock>(group, index);
-  Block<V> out;
-  out.codes = place.codes;
-  out.half = half_of<kType>(place);
-  if constexpr (kForm == ScaleForm::kSuperBlock) {
-    load_super_fields<V, kBlock>(place, &out);
-  } else if constexpr (is_codebook_type(kType)) {
-#pragma GCC unroll 16
-    for (unsigned v = 0; v < V::kVectors; ++v) {
-      const auto scales = V::to_floats(codebook_scales<V, kType, kBlock>(place, v));
-      out.scales[v] = V::multiply(V::widen_halves(place.scales + v * V::kRows * 2), scales);
-      out.mins[v] = V::splat(0.0F);
-    }
-  } else if constexpr (is_super_type(kType)) {
-    load_byte_fields<V, kType>(place, &out);
-  } else {
-#pragma GCC unroll 16
-    for (unsigned v = 0; v < V::kVectors; ++v) {
-      if constexpr (kForm == ScaleForm::kBlockMin || kForm == ScaleForm::kBlock) {
-        out.scales[v] = V::widen_halves(place.scales + v * V::kRows * 2);
-      } else if constexpr (kForm == ScaleForm::kExponent) {
-        out.scales[v] = load_powers<V>(place, v);
-      } else if constexpr (kForm == ScaleForm::kRowNibble) {
-        const auto words = V::load(place.low + v * sizeof(typename V::Ints));
-        out.scales[v] = V::to_floats(V::both(V::down32(words, 4 * place.k), V::splat_int(15)));
-      } else {
-        out.scales[v] = V::splat(1.0F);
-      }
-      if constexpr (kForm == ScaleForm::kBlockMin) {
-        out.mins[v] = V::widen_halves(place.mins + v * V::kRows * 2);
-      } else {
-        out.mins[v] = V::multiply(out.scales[v], V::splat(kZeroPoint<kType>));
-      }
+struct BlockFields {
+  struct Nothing {};
+  std::conditional_t<scale_form(kType) == ScaleForm::kSuperBlock, SuperBlockFields<V, kBlock>,
+                     Nothing>
+      super;
+
+  // To be called for each block, before of().
+  [[gnu::always_inline]] inline void enter(const BlockPlace& place) noexcept {
+    if constexpr (scale_form(kType) == ScaleForm::kSuperBlock) {
+      if (place.k == 0) super.load(place);
     }
   }
-  return out;
-}
+
+  // Those of the block at `place` for the rows of vector v.
+  [[gnu::always_inline]] inline Fields<V> of(const BlockPlace& place, unsigned v) const noexcept {
+    constexpr ScaleForm kForm = scale_form(kType);
+    const std::size_t halves = v * V::kRows * 2;
+    if constexpr (kForm == ScaleForm::kSuperBlock) {
+      return super.of(place.k, v);
+    } else if constexpr (is_codebook_type(kType)) {
+      const auto scales = V::to_floats(codebook_scales<V, kType, kBlock>(place, v));
+      return {V::multiply(V::widen_halves(place.scales + halves), scales), V::splat(0.0F)};
+    } else if constexpr (is_super_type(kType)) {
+      return byte_fields<V, kType>(place, v);
+    } else if constexpr (kForm == ScaleForm::kBlockMin) {
+      return {V::widen_halves(place.scales + halves), V::widen_halves(place.mins + halves)};
+    } else {
+      typename V::Floats scales = V::splat(1.0F);
+      if constexpr (kForm == ScaleForm::kBlock) scales = V::widen_halves(place.scales + halves);
+      if constexpr (kForm == ScaleForm::kExponent) scales = load_powers<V>(place, v);
+      if constexpr (kForm == ScaleForm::kRowNibble) {
+        const auto words = V::load(place.low + v * sizeof(typename V::Ints));
+        scales = V::to_floats(V::both(V::down32(words, 4 * place.k), V::splat_int(15)));
+      }
+      return {scales, V::multiply(scales, V::splat(kZeroPoint<kType>))};
+    }
+  }
+};
 
 // What makes codes unsigned where V has dot: 128 is added to the stored bytes of 8 bits and to
 // levels of tables. maddubs, which this would saturate, takes magnitudes and signs of them.
@@ -451,24 +487,26 @@ struct alignas(64) Strip {
 
 // Unpacks a block; returns the end of its code lines.
 template <typename V, QuantType kType, std::uint32_t kBlock>
-[[gnu::always_inline]] static inline const std::byte* unpack(const std::byte* group,
-                                                             std::size_t index,
-                                                             Strip* strip) noexcept {
-  const Block<V> block = load_block<V, kType, kBlock>(group, index);
+[[gnu::always_inline]] static inline const std::byte* unpack(
+    const std::byte* group, std::size_t index, BlockFields<V, kType, kBlock>* block_fields,
+    Strip* strip) noexcept {
+  const BlockPlace place = place_of<kType, kBlock>(group, index);
+  block_fields->enter(place);
 
 #pragma GCC unroll 2
   for (unsigned v = 0; v < V::kVectors; ++v) {
-    V::store(strip->scales + v * V::kRows, block.scales[v]);
-    V::store(strip->mins + v * V::kRows, block.mins[v]);
+    const Fields<V> fields = block_fields->of(place, v);
+    V::store(strip->scales + v * V::kRows, fields.scales);
+    V::store(strip->mins + v * V::kRows, fields.mins);
     std::byte* to = strip->codes + v * sizeof(typename V::Ints);
     for_fours<V, kType, kBlock>(
-        block.codes, block.half,
+        place.codes, half_of<kType>(place),
         v, [&](unsigned four, typename V::Ints codes, bool is_odd) __attribute__((always_inline)) {
           V::store(to + four * kLineBytes,
                    is_odd ? V::template down<kOddShift<kType>>(codes) : codes);
         });
   }
-  return block.codes + kCodeBytes<kType, kBlock>;
+  return place.codes + kCodeBytes<kType, kBlock>;
 }
 
 }  // namespace qsf::kernels::maddubs

@@ -202,10 +202,11 @@ template <QuantType kType, std::uint32_t kBlock>
 
 // Returns a block of a coded type as a strip.
 template <QuantType kType, std::uint32_t kBlock>
-[[gnu::always_inline]] inline const float* coded_strip(const std::byte* group, std::uint32_t c,
-                                                       float* room) noexcept {
+[[gnu::always_inline]] inline const float* coded_strip(
+    const std::byte* group, std::uint32_t c, maddubs::BlockFields<Avx2, kType, kBlock>* fields,
+    float* room) noexcept {
   maddubs::Strip strip;
-  maddubs::unpack<Avx2, kType, kBlock>(group, c / kBlock, &strip);
+  maddubs::unpack(group, c / kBlock, fields, &strip);
   widen_strip<kType, kBlock>(strip, room);
   return room;
 }
@@ -221,13 +222,14 @@ template <QuantType kType, std::uint32_t kColumns>
   const std::byte* group = args.weights;
   for (std::uint32_t row = 0; row < args.n_rows; row += kRowGroup, group += args.group_bytes) {
     std::memset(totals, 0, n_x * kRowGroup * sizeof(float));
+    [[maybe_unused]] maddubs::BlockFields<Avx2, kType, kColumns> fields = {};
     for (std::uint32_t c = 0; c < n_padded; c += kColumns) {
       const std::uint32_t n_columns = n_padded - c < kColumns ? n_padded - c : kColumns;
       const float* strip;
       if constexpr (is_float_type(kType)) {
         strip = float_strip<kType>(group, c, n_columns, room);
       } else {
-        strip = coded_strip<kType, kColumns>(group, c, room);
+        strip = coded_strip<kType, kColumns>(group, c, &fields, room);
       }
       multiply_strip(strip, n_columns, {x + c * sizeof(float), args.x_stride}, n_x, totals);
     }

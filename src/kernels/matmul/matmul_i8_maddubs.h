@@ -175,20 +175,17 @@ template <typename V, QuantType kType, std::uint32_t kBlock, std::uint32_t kRows
       even[i] = odd[i] = V::zero();
     }
     for_fours<V, kType, kBlock>(
-        lines, half, v, [&](unsigned four, Ints codes, bool is_odd) __attribute__((always_inline)) {
+        lines, half, v, [&](unsigned four, Ints codes, bool) __attribute__((always_inline)) {
           each<kRows>([&](unsigned i) __attribute__((always_inline)) {
             const Ints pairs =
                 V::multiply_pairs(codes, in_order(V::splat_four(x[i] + column + 4 * four)));
-            if (is_odd) {
-              odd[i] = in_order(V::add16(odd[i], pairs));
-            } else {
-              even[i] = in_order(V::add16(even[i], pairs));
-            }
+            Ints& sum = four % 2 == 0 ? even[i] : odd[i];
+            sum = in_order(V::add16(sum, pairs));
             if (four % kFours != kFours - 1) return;
             if constexpr (kOddShift<kType> != 0) {
-              even[i] = V::add16(even[i], V::template down_signed<kOddShift<kType>>(odd[i]));
+              odd[i] = V::template down_signed<kOddShift<kType>>(odd[i]);
             }
-            dots[i] = V::add32(dots[i], V::add_pairs(even[i]));
+            dots[i] = V::add32(dots[i], V::add_pairs(V::add16(even[i], odd[i])));
             even[i] = odd[i] = V::zero();
           });
         });
@@ -243,10 +240,12 @@ template <typename V, QuantType kType, std::uint32_t kBlock, std::uint32_t kRows
         totals[i][v] = V::splat(0.0F);
       }
     }
+    BlockFields<V, kType, kBlock> block_fields = {};
     const std::byte* done = group;
     for (std::uint32_t b = 0; b < n_blocks; ++b) {
-      const Block<V> block = load_block<V, kType, kBlock>(group, b);
-      const std::byte* end = block.codes + kCodeBytes<kType, kBlock>;
+      const BlockPlace place = place_of<kType, kBlock>(group, b);
+      block_fields.enter(place);
+      const std::byte* end = place.codes + kCodeBytes<kType, kBlock>;
       prefetch<V>(done, end, args.prefetch_bytes);
       done = end;
       const std::uint32_t column = b * kBlock;
@@ -256,11 +255,12 @@ template <typename V, QuantType kType, std::uint32_t kBlock, std::uint32_t kRows
 #pragma GCC unroll 1
       for (unsigned v = 0; v < V::kVectors; ++v) {
         typename V::Ints dots[kRows];
-        dot_block<V, kType, kBlock, kRows>(block.codes, block.half, v, x, column, dots);
+        dot_block<V, kType, kBlock, kRows>(place.codes, half_of<kType>(place), v, x, column, dots);
+        const Fields<V> fields = block_fields.of(place, v);
 
 #pragma GCC unroll 16
         for (unsigned i = 0; i < kRows; ++i) {
-          totals[i][v] = add_term<V, kType>(totals[i][v], dots[i], block.scales[v], block.mins[v],
+          totals[i][v] = add_term<V, kType>(totals[i][v], dots[i], fields.scales, fields.mins,
                                             x[i] + x_block, sum_offset<kBlock>(b));
         }
       }
@@ -507,9 +507,10 @@ template <typename V, QuantType kType, std::uint32_t kBlock>
   const std::byte* group = args.weights;
   for (std::uint32_t row = 0; row < args.n_rows; row += kRowGroup, group += args.group_bytes) {
     std::memset(totals, 0, n_x * kRowGroup * sizeof(float));
+    BlockFields<V, kType, kBlock> block_fields = {};
     const std::byte* done = group;
     for (std::uint32_t block = 0; block < n_blocks; ++block) {
-      const std::byte* end = unpack<V, kType, kBlock>(group, block, &strip);
+      const std::byte* end = unpack(group, block, &block_fields, &strip);
       prefetch<V>(done, end, args.prefetch_bytes);
       done = end;
       const std::uint32_t column = block * kBlock;
