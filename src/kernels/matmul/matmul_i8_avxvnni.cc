@@ -13,8 +13,6 @@ namespace {
 
 struct AvxVnni : Avx2 {
   static constexpr bool kHasDot = true;
-  // 8 sums of a sub-block, more than which would leave no register to the sums of 64 columns.
-  static constexpr std::uint32_t kWholeTileRows = 4;
 
   [[gnu::always_inline]] static Ints dot(Ints sums, Ints codes, Ints q) noexcept {
     return dot_bytes(sums, codes, q);

@@ -26,7 +26,8 @@ struct Avx2 {
   static constexpr std::uint32_t kFewRows = 4;
   // 12 sums, two vectors of codes, one of x and one product: all sixteen registers.
   static constexpr std::uint32_t kTileRows = 6;
-  static constexpr std::uint32_t kWholeTileRows = kTileRows;
+  // 8 sums of a sub-block, more than which would leave no register to the sums of 64 columns.
+  static constexpr std::uint32_t kWholeTileRows = 4;
   // 8 sums, two vectors of codes and two of their magnitudes.
   static constexpr std::uint32_t kByteTileRows = 4;
 
