@@ -63,14 +63,4 @@ void add_column_product(DenseView a, const float* b, std::size_t n_rows, std::si
   sum.noalias() += view(a, n_rows, n_inner) * Eigen::Map<const Eigen::VectorXf>(b, index(n_inner));
 }
 
-void add_outer_products(const float* rows, std::size_t n_rows, std::size_t size, std::size_t first,
-                        std::size_t n, std::span<float> matrix) {
-  QSF_CHECK(matrix.size() == size * size && first + n <= size);
-  if (n_rows == 0) return;
-  fix_cache_sizes();
-  const ConstStrided x = view({rows, size}, size, n_rows);  // columns of the map are the rows
-  Strided sums(matrix.data() + first * size, index(first + n), index(n), Stride(index(size)));
-  sums.noalias() += x.topRows(index(first + n)) * x.middleRows(index(first), index(n)).transpose();
-}
-
 }  // namespace qsf

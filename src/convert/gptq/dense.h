@@ -43,13 +43,6 @@ void add_product(DenseView a, DenseView b, std::size_t n_rows, std::size_t n_inn
 void add_column_product(DenseView a, const float* b, std::size_t n_rows, std::size_t n_inner,
                         float* c);
 
-// Adds the sum of x x^T over rows x to part of a matrix: elements (i, k) with i <= k of columns k
-// in [first, first + n). Other elements of these columns up to row first + n become undefined.
-// Shapes   rows [n_rows * size], one row after the other; matrix [size * size], in columns of size
-// Threads  any, on disjoint columns
-void add_outer_products(const float* rows, std::size_t n_rows, std::size_t size, std::size_t first,
-                        std::size_t n, std::span<float> matrix);
-
 }  // namespace qsf
 
 #endif  // QSF_CONVERT_GPTQ_DENSE_H_

@@ -117,31 +117,5 @@ TEST(DenseTest, RowsDoNotDependOnTheirPlace) {
   }
 }
 
-TEST(DenseTest, OuterProductsAddUpInParts) {
-  constexpr std::size_t kSize = 70;
-  for (const std::size_t n_rows : {0U, 1U, 100U}) {
-    const std::vector<float> rows = random_matrix(n_rows * kSize, 6);
-    const std::vector<float> before = random_matrix(kSize * kSize, 7);
-    std::vector<float> sums = before;
-    for (std::size_t first = 0; first < kSize; first += 32) {
-      add_outer_products(rows.data(), n_rows, kSize, first,
-                         std::min<std::size_t>(32, kSize - first), sums);
-    }
-    for (std::size_t k = 0; k < kSize; ++k) {
-      for (std::size_t i = 0; i <= k; ++i) {
-        double sum = before[k * kSize + i];
-        double size = std::fabs(sum);
-        for (std::size_t r = 0; r < n_rows; ++r) {
-          const double term = static_cast<double>(rows[r * kSize + i]) * rows[r * kSize + k];
-          sum += term;
-          size += std::fabs(term);
-        }
-        EXPECT_NEAR(sums[k * kSize + i], sum, static_cast<double>(n_rows + 1) * 0x1p-24 * size)
-            << i << ", " << k;
-      }
-    }
-  }
-}
-
 }  // namespace
 }  // namespace qsf

@@ -93,9 +93,9 @@ TEST(HessianSumsTest, BitsDoNotDependOnThreads) {
 }
 
 TEST(HessianSumsTest, BytesOfALayerAreItsSumsAndRows) {
-  // 300, 60, 300 and 40 columns.
+  // 300, 60, 300 and 40 columns, whose rows stand in panels of 48.
   EXPECT_EQ(HessianSums::layer_bytes(small_spec()),
-            4U * (2U * 300U * 300U + 60U * 60U + 40U * 40U + 256U * (300U + 60U + 300U + 40U)));
+            4U * (2U * 300U * 300U + 60U * 60U + 40U * 40U + 128U * (336U + 96U + 336U + 48U)));
 }
 
 }  // namespace

@@ -9,19 +9,10 @@
 
 #include "base/check.h"
 #include "base/run_on_threads.h"
-#include "convert/gptq/dense.h"
+#include "convert/gptq/outer_products.h"
 #include "format/tensor_rules.h"
 
 namespace qsf {
-namespace {
-
-constexpr std::size_t kBatchRows = 256;
-// Columns of a sum that one thread adds to at a time. Independent of the number of threads, because
-// the bits of a product may depend on where it is split.
-constexpr std::size_t kPartCols = 256;
-
-}  // namespace
-
 namespace {
 
 // The columns of a Hessian; 0 for a place whose matrices are not compensated.
@@ -42,7 +33,7 @@ HessianSums::HessianSums(const ModelSpec& spec, std::uint32_t first_layer, std::
       Sum& sum = layers_[layer][i];
       sum.cols = hessian_cols(shape, {static_cast<ProductInput>(i), first_layer + layer});
       sum.products.resize(sum.cols * sum.cols);
-      sum.rows.resize(kBatchRows * sum.cols);
+      sum.rows.resize(panel_floats(sum.cols));
     }
   }
 }
@@ -54,7 +45,7 @@ std::uint64_t HessianSums::layer_bytes(const ModelSpec& spec) noexcept {
     std::uint64_t n = 0;
     for (std::size_t i = 0; i < kInputsPerLayer; ++i) {
       const std::uint64_t cols = hessian_cols(shape, {static_cast<ProductInput>(i), layer});
-      n += cols * (cols + kBatchRows);
+      n += cols * cols + panel_floats(cols);
     }
     most = std::max(most, n);
   }
@@ -67,21 +58,19 @@ void HessianSums::take_input(const InputPlace& place, std::span<const float> row
   Sum& sum = layers_[place.layer - first_layer_][static_cast<std::size_t>(place.input)];
   if (sum.cols == 0) return;
   QSF_CHECK(row.size() == sum.cols && !sum.products.empty());
-  std::copy(row.begin(), row.end(), sum.rows.begin() + sum.n_rows * sum.cols);
-  if (++sum.n_rows == kBatchRows) add_rows(sum);
+  store_in_panels(row, sum.n_rows, sum.rows);
+  if (++sum.n_rows == kPanelRows) add_rows(sum);
 }
 
 // Threads take parts of the sum, so that one thread adds to each element.
 void HessianSums::add_rows(Sum& sum) const {
   if (sum.n_rows == 0) return;
-  const std::size_t n_parts = (sum.cols + kPartCols - 1) / kPartCols;
+  const std::size_t n_parts = n_panels(sum.cols);
   std::atomic<std::size_t> next{0};
   const auto work = [&] {
-    // From the last part, the largest of the triangle, to the first.
+    // From the last panel, the largest of the triangle, to the first.
     for (std::size_t i = next++; i < n_parts; i = next++) {
-      const std::size_t first = (n_parts - 1 - i) * kPartCols;
-      add_outer_products(sum.rows.data(), sum.n_rows, sum.cols, first,
-                         std::min(kPartCols, sum.cols - first), sum.products);
+      add_outer_products(sum.rows, sum.n_rows, sum.cols, n_parts - 1 - i, sum.products);
     }
   };
   run_on_threads(std::min<std::size_t>(n_threads_, n_parts), work);

@@ -33,8 +33,8 @@ namespace qsf {
 // Sums of x x^T over the input rows of the matrices of some layers (the Hessians of GPTQ), but for
 // the experts that rows choose: a Hessian for each would take more memory than the model.
 //
-// Sums are f32, of 256 rows at a time and in the order of positions, so they have the same bits
-// with any number of threads and in any budget.
+// Sums are f32, of 128 rows at a time and in the order of positions, so they have the same bits
+// with any number of threads, in any budget and on any CPU.
 class HessianSums final : public RowConsumer {
  public:
   // Sums the layers [first_layer, first_layer + n_layers).
@@ -57,7 +57,7 @@ class HessianSums final : public RowConsumer {
  private:
   struct Sum {
     std::vector<float> products;  // [cols * cols]
-    std::vector<float> rows;      // not yet added [kBatchRows * cols]
+    std::vector<float> rows;      // not yet added, in panels
     std::size_t n_rows = 0;
     std::size_t cols = 0;
   };

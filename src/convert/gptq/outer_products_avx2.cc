@@ -1,0 +1,13 @@
+// SPDX-License-Identifier: MIT
+
+#include "convert/gptq/outer_products.h"
+#include "convert/gptq/sum_tile.h"
+
+namespace qsf {
+
+void sum_tile_avx2(const float* a, const float* b, std::size_t n_rows, float* out) noexcept {
+  typedef float Vector __attribute__((vector_size(32)));
+  sum_tile<Vector, 3, 4>(a, b, n_rows, out);
+}
+
+}  // namespace qsf
