@@ -7,14 +7,10 @@
 #include <utility>
 
 #include "quant/search/batched_scale_search.h"
+#include "quant/search/search_loops.h"
 
 namespace qsf {
 namespace {
-
-typedef float Quad __attribute__((vector_size(16)));
-typedef std::int32_t IntQuad __attribute__((vector_size(16)));
-
-constexpr std::size_t kQuad = 4;
 
 // A sum of up to 256 products in f32 is off by at most 256 * 2^-24 of itself.
 constexpr double kSumNoise = 0x1p-15;
@@ -54,40 +50,20 @@ CostedWeights::CostedWeights(std::span<const float> weights, const QuantOptions&
 
 void run_trials(const CostedWeights& block, const CodeGrid& grid,
                 std::span<Trial> trials) noexcept {
-  const Quad top = Quad{} + grid.top;
-  for (std::size_t first = 0; first < trials.size(); first += kQuad) {
-    Quad scale, min, inverse;
-    for (std::size_t lane = 0; lane < kQuad; ++lane) {
-      const Fields& fields = trials[first + lane].fields;
-      scale[lane] = fields.scale;
-      min[lane] = fields.min;
-      inverse[lane] = fields.scale != 0.0F ? 1.0F / fields.scale : 0.0F;
-    }
-    Quad error = {}, r_sum = {}, r_code = {}, code_sum = {}, code_code = {};
-    for (std::size_t i = 0; i < block.size(); ++i) {
-      const Quad weight = Quad{} + block.weights()[i];
-      const Quad cost = Quad{} + block.costs()[i];
-      Quad steps = (weight - min) * inverse + 0.5F;
-      steps = steps > 0.0F ? steps : Quad{};
-      steps = steps < top ? steps : top;
-      const Quad code = __builtin_convertvector(__builtin_convertvector(steps, IntQuad), Quad);
-      const Quad r = weight - (scale * code + min);
-      const Quad costed_r = cost * r;
-      const Quad costed_code = cost * code;
-      error += costed_r * r;
-      r_sum += costed_r;
-      r_code += costed_r * code;
-      code_sum += costed_code;
-      code_code += costed_code * code;
-    }
-    for (std::size_t lane = 0; lane < kQuad; ++lane) {
-      Trial& trial = trials[first + lane];
-      trial.error = error[lane];
-      trial.r = r_sum[lane];
-      trial.r_code = r_code[lane];
-      trial.code = code_sum[lane];
-      trial.code_code = code_code[lane];
-    }
+  static_assert(kTrials == kFieldTrials);
+  FieldTrials lanes = {};
+  for (std::size_t i = 0; i < trials.size(); ++i) {
+    lanes.scale[i] = trials[i].fields.scale;
+    lanes.min[i] = trials[i].fields.min;
+  }
+  best_field_trials()({block.weights(), block.costs(), block.size()}, grid.top, trials.size(),
+                      lanes);
+  for (std::size_t i = 0; i < trials.size(); ++i) {
+    trials[i].error = lanes.error[i];
+    trials[i].r = lanes.r[i];
+    trials[i].r_code = lanes.r_code[i];
+    trials[i].code = lanes.code[i];
+    trials[i].code_code = lanes.code_code[i];
   }
 }
 

@@ -7,6 +7,7 @@
 #include <iterator>
 
 #include "base/ranges.h"
+#include "quant/search/field_trials.h"
 
 #if defined(__SSE2__)
 #include <emmintrin.h>
@@ -145,6 +146,14 @@ void enter(Quad cost, std::int32_t leaving, FourStates& states) noexcept {
   states.from = merge(IntQuad{} + leaving, states.from);
 }
 
+constexpr FieldTrialsMethod kFieldMethods[] = {
+#if defined(__x86_64__)
+    {.name = "avx512", .is_available = has_avx512, .run = run_field_trials_avx512},
+    {.name = "avx2", .is_available = has_avx2, .run = run_field_trials_avx2},
+#endif
+    {.name = "baseline", .is_available = has_any, .run = run_field_trials_baseline},
+};
+
 // The number of levels is a template parameter: a loop over n levels takes 1.5 times as long.
 template <std::size_t kLevels>
 void run_trials_of(const CodebookSubBlock& block, const TrialLevels& levels,
@@ -222,6 +231,21 @@ TrialLevels::TrialLevels(std::span<const std::int8_t> levels) noexcept : n(level
     middle[j] = 0.5F * static_cast<float>(levels[j - 1] + levels[j]);
     step[j] = static_cast<float>(levels[j] - levels[j - 1]);
   }
+}
+
+std::span<const FieldTrialsMethod> field_trials_methods() noexcept {
+  return kFieldMethods;
+}
+
+RunFieldTrialsFn best_field_trials() noexcept {
+  static const RunFieldTrialsFn best =
+      ranges::find_if(kFieldMethods, [](const auto& method) { return method.is_available(); })->run;
+  return best;
+}
+
+void run_field_trials_baseline(const CostedColumns& block, float top, std::size_t n_trials,
+                               FieldTrials& trials) noexcept {
+  try_fields<Quad, IntQuad>(block, top, n_trials, trials);
 }
 
 std::span<const CodebookTrialsMethod> codebook_trials_methods() noexcept {

@@ -10,9 +10,10 @@
 //
 // Integers may be summed in any order, so the sums do not depend on the width of registers.
 //
-// Codebook trials (quant/search/codebook_search.h) try sixteen scales of one sub-block, each in a
-// lane of its own. A lane's sums are f32 operations in the order of columns, none of them fused, so
-// they do not depend on the width of registers either.
+// Field trials (quant/search/block_search.h) try sixteen pairs of scale and min of one block in
+// f32. Codebook trials (quant/search/codebook_search.h) try sixteen scales of one sub-block. Each
+// trial has a lane of its own, whose sums are f32 operations in the order of columns, none of them
+// fused, so they do not depend on the width of registers either.
 //
 // Steps of a trellis (quant/search/trellis_search.h) have a state in every lane.
 
@@ -86,6 +87,51 @@ void sum_codes_avx2(const IntBlocks& blocks, IntGrid grid, const IntTrial* trial
                     std::size_t n_trials, CodeSums* sums) noexcept;
 void sum_codes_avx512(const IntBlocks& blocks, IntGrid grid, const IntTrial* trials,
                       std::size_t n_trials, CodeSums* sums) noexcept;
+
+inline constexpr std::size_t kFieldTrials = 16;
+
+// A block and the cost of errors in each column.
+struct CostedColumns {
+  const float* weights;
+  const float* costs;
+  std::size_t n;
+};
+
+// Sums over the columns, weighted with the costs. `r` is the residual w - (scale * code + min).
+struct FieldTrials {
+  alignas(64) float scale[kFieldTrials];      // given
+  alignas(64) float min[kFieldTrials];        // given
+  alignas(64) float error[kFieldTrials];      // r^2
+  alignas(64) float r[kFieldTrials];          // r
+  alignas(64) float r_code[kFieldTrials];     // r * code
+  alignas(64) float code[kFieldTrials];       // code
+  alignas(64) float code_code[kFieldTrials];  // code^2
+};
+
+// Chooses for every weight the code in [0, top] nearest to (weight - min) / scale (0 if the scale
+// is 0), and sums; of the first n_trials trials at least.
+// Requires  0 < n_trials <= kFieldTrials; all fields are set
+using RunFieldTrialsFn = void (*)(const CostedColumns& block, float top, std::size_t n_trials,
+                                  FieldTrials& trials) noexcept;
+
+struct FieldTrialsMethod {
+  const char* name;
+  bool (*is_available)() noexcept;  // on this CPU
+  RunFieldTrialsFn run;
+};
+
+// Returns every method in this binary, the fastest first; the last one runs everywhere.
+std::span<const FieldTrialsMethod> field_trials_methods() noexcept;
+
+// Returns the fastest method of this CPU. Threads  any
+RunFieldTrialsFn best_field_trials() noexcept;
+
+void run_field_trials_baseline(const CostedColumns& block, float top, std::size_t n_trials,
+                               FieldTrials& trials) noexcept;
+void run_field_trials_avx2(const CostedColumns& block, float top, std::size_t n_trials,
+                           FieldTrials& trials) noexcept;
+void run_field_trials_avx512(const CostedColumns& block, float top, std::size_t n_trials,
+                             FieldTrials& trials) noexcept;
 
 inline constexpr std::uint32_t kMaxCodebookBlock = 32;  // columns of a sub-block
 inline constexpr std::size_t kCodebookTrials = 16;

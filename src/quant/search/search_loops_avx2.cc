@@ -2,6 +2,7 @@
 
 #include <immintrin.h>
 
+#include "quant/search/field_trials.h"
 #include "quant/search/search_loops.h"
 
 namespace qsf {
@@ -134,6 +135,20 @@ void take_trellis_steps_avx2(const float* level_costs, std::size_t n_steps, floa
           reinterpret_cast<__m128i*>(from + 16 * block),
           _mm_packus_epi16(_mm256_castsi256_si128(words), _mm256_extracti128_si256(words, 1)));
     }
+  }
+}
+
+// Few trials take few lanes.
+void run_field_trials_avx2(const CostedColumns& block, float top, std::size_t n_trials,
+                           FieldTrials& trials) noexcept {
+  typedef float Floats __attribute__((vector_size(32)));
+  typedef std::int32_t Ints __attribute__((vector_size(32)));
+  typedef float Quad __attribute__((vector_size(16)));
+  typedef std::int32_t IntQuad __attribute__((vector_size(16)));
+  if (n_trials <= 4) {
+    try_fields<Quad, IntQuad>(block, top, n_trials, trials);
+  } else {
+    try_fields<Floats, Ints>(block, top, n_trials, trials);
   }
 }
 

@@ -2,6 +2,7 @@
 
 #include <immintrin.h>
 
+#include "quant/search/field_trials.h"
 #include "quant/search/search_loops.h"
 
 namespace qsf {
@@ -128,6 +129,24 @@ void take_trellis_steps_avx512(const float* level_costs, std::size_t n_steps, fl
       _mm512_storeu_ps(costs + 16 * block, least);
       _mm_storeu_si128(reinterpret_cast<__m128i*>(from + 16 * block), leaving);
     }
+  }
+}
+
+// Few trials take few lanes.
+void run_field_trials_avx512(const CostedColumns& block, float top, std::size_t n_trials,
+                             FieldTrials& trials) noexcept {
+  typedef float Floats __attribute__((vector_size(64)));
+  typedef std::int32_t Ints __attribute__((vector_size(64)));
+  typedef float Quad __attribute__((vector_size(16)));
+  typedef std::int32_t IntQuad __attribute__((vector_size(16)));
+  if (n_trials <= 4) {
+    try_fields<Quad, IntQuad>(block, top, n_trials, trials);
+  } else if (n_trials <= 8) {
+    typedef float Half __attribute__((vector_size(32)));
+    typedef std::int32_t IntHalf __attribute__((vector_size(32)));
+    try_fields<Half, IntHalf>(block, top, n_trials, trials);
+  } else {
+    try_fields<Floats, Ints>(block, top, n_trials, trials);
   }
 }
 
