@@ -6,56 +6,20 @@
 
 #include <algorithm>
 #include <cmath>
+#include <optional>
 #include <utility>
 #include <vector>
 
 #include "base/check.h"
 #include "engine/engine_impl.h"
 #include "engine/engine_opener.h"
-#include "ops/log_sum_exp.h"
+#include "engine/numbered_rows.h"
+#include "engine/score_sink.h"
 #include "platform/memory.h"
 #include "tokenizer/stream_decoder.h"
 
 namespace qsf {
 namespace {
-
-// Rows of a pass arrive block by block of the vocabulary; each keeps its running log-sum-exp and
-// the logit of the token that truly follows.
-class ScoreSink final : public LogitsSink {
- public:
-  ScoreSink(std::uint32_t n_vocab, std::uint32_t max_rows) : n_vocab_(n_vocab), rows_(max_rows) {}
-
-  // Sets where the next pass's results go: targets[i] follows its output row i.
-  void begin(std::span<const TokenId> targets, std::span<double> log_probs) {
-    targets_ = targets;
-    log_probs_ = log_probs;
-  }
-
-  void consume(std::uint32_t row, std::uint32_t first_token,
-               std::span<const float> logits) noexcept override {
-    RowState& state = rows_[row];
-    if (first_token == 0) state = {};
-    state.total.add(logits);
-    const TokenId target = targets_[row];
-    if (target >= first_token && target - first_token < logits.size()) {
-      state.target_logit = logits[target - first_token];
-    }
-    if (first_token + logits.size() == n_vocab_) {
-      log_probs_[row] = static_cast<double>(state.target_logit) - state.total.value();
-    }
-  }
-
- private:
-  struct RowState {
-    LogSumExp total;
-    float target_logit = 0.0F;
-  };
-
-  std::uint32_t n_vocab_;
-  std::vector<RowState> rows_;
-  std::span<const TokenId> targets_;
-  std::span<double> log_probs_;
-};
 
 Status check_window(std::span<const TokenId> tokens, const Engine::Impl& engine) {
   const std::uint32_t n_vocab = engine.reader->spec().n_vocab;
@@ -303,9 +267,11 @@ Status Engine::score(std::span<const TokenId> tokens, std::size_t first,
 }
 
 Status Engine::run_layers(std::span<const TokenId> tokens, std::uint32_t first, std::uint32_t last,
-                          std::span<float> hidden) {
+                          std::span<float> hidden, LogitsSink* sink) {
   const std::size_t n_hidden = spec().hidden;
   QSF_CHECK(first < last && last <= spec().n_layers && hidden.size() == tokens.size() * n_hidden);
+  QSF_CHECK(sink == nullptr || last == spec().n_layers);
+  if (sink != nullptr) QSF_RETURN_IF_ERROR(impl_->check_generates());
   if (spec().has_streams()) {
     return unsupported("layers %u to %u: the model has %u residual streams", first, last - 1,
                        spec().n_streams);
@@ -321,8 +287,11 @@ Status Engine::run_layers(std::span<const TokenId> tokens, std::uint32_t first, 
   QSF_ASSIGN_OR_RETURN(const std::unique_ptr<Session> session, create_session());
   for (std::size_t row = 0; row < tokens.size();) {
     const std::size_t n = std::min<std::size_t>(impl_->rows_per_pass, tokens.size() - row);
+    const std::span<float> part = hidden.subspan(row * n_hidden, n * n_hidden);
+    std::optional<NumberedRows> numbered;
+    if (sink != nullptr) numbered.emplace(*sink, row);
     QSF_RETURN_IF_ERROR(impl_->run_part(session->sequence_, tokens.subspan(row, n), first, last,
-                                        hidden.subspan(row * n_hidden, n * n_hidden)));
+                                        part, numbered ? &*numbered : nullptr));
     row += n;
   }
   impl_->take_cancel();  // asked for after the last pass, as score() has it

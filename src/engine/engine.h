@@ -411,15 +411,19 @@ class Engine {
   // Fails   kInvalidArgument, kOutOfBudget (window longer than the context), kCancelled
   Status score(std::span<const TokenId> tokens, std::size_t first, std::span<double> log_probs);
 
+  // Whether run_layers() runs any layers of a model.
+  static bool runs_in_parts(const ModelSpec& spec) noexcept {
+    return !spec.has_streams() && !spec.shares_kv();
+  }
   // Runs one window from an empty context through layers [first, last): from its tokens where
   // `first` is 0, else from `hidden`, the residual stream in front of layer `first`. The residual
-  // stream behind layer last - 1 goes to `hidden`. The observer sees these layers alone. All
-  // numbers have the bits of a pass through all layers.
+  // stream behind layer last - 1 goes to `hidden`, and the logits of every row to `sink`, if any.
+  // The observer sees these layers alone. All numbers have the bits of a pass through all layers.
   // Shapes    hidden [tokens.size(), spec().hidden]
-  // Requires  first < last <= spec().n_layers
+  // Requires  first < last <= spec().n_layers; with a sink, last == spec().n_layers
   // Fails     as score
   Status run_layers(std::span<const TokenId> tokens, std::uint32_t first, std::uint32_t last,
-                    std::span<float> hidden);
+                    std::span<float> hidden, LogitsSink* sink = nullptr);
 
   // Pools the rows of one window from an empty context, behind all layers and the final norm, into
   // an embedding; without a pooling as the model says, else their mean. `normalize` divides it by

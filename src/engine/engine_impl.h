@@ -150,7 +150,7 @@ struct Engine::Impl {
 
   // Appends a pass of prompt rows to layers [first, last) of a sequence, as Decoder::run_part.
   Status run_part(SequenceId sequence, std::span<const TokenId> tokens, std::uint32_t first,
-                  std::uint32_t last, std::span<float> hidden);
+                  std::uint32_t last, std::span<float> hidden, LogitsSink* sink);
 
   // Appends a pass of prompt rows, as Decoder::run_to_norm.
   Status run_to_norm(SequenceId sequence, std::span<const TokenId> tokens, const NormedRows& to);
@@ -196,9 +196,9 @@ struct Engine::Impl {
   bool take_cancel() noexcept;
 
  private:
-  // Appends a pass of prompt rows without logits, which `run` computes.
+  // Appends a pass of prompt rows that `run` computes, with all logits for a sink.
   template <typename Run>
-  Status run_headless(SequenceId sequence, std::span<const TokenId> tokens, Run run);
+  Status run_alone(SequenceId sequence, std::span<const TokenId> tokens, LogitsSink* sink, Run run);
   // Gives weights back when the memory limit of the process was lowered.
   void keep_within_limits();
   // The slots that a row attends to. A part of prompt rows ends before slot `end`.

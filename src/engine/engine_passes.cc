@@ -369,15 +369,20 @@ Status Engine::Impl::finish_parts(PassInFlight& pass, Status added) {
 }
 
 template <typename Run>
-Status Engine::Impl::run_headless(SequenceId sequence, std::span<const TokenId> tokens, Run run) {
+Status Engine::Impl::run_alone(SequenceId sequence, std::span<const TokenId> tokens,
+                               LogitsSink* sink, Run run) {
   QSF_ASSIGN_OR_RETURN(PassInFlight* const pass, take_pass());
   keep_within_limits();
   running = true;
-  Status status = add_part(*pass, {.sequence = sequence, .tokens = tokens});
+  Status status = add_part(*pass, {.sequence = sequence, .tokens = tokens, .sink = sink});
   if (status.ok()) {
     ++stats.prompt_passes;
     begin_states(*pass);
-    status = run({.rows = pass->rows, .kv = &*kv, .cancel = &cancel, .sink = nullptr});
+    PartSinks sinks(pass->outputs);
+    status = run({.rows = pass->rows,
+                  .kv = &*kv,
+                  .cancel = &cancel,
+                  .sink = sink == nullptr ? nullptr : &sinks});
   }
   if (status.ok()) commit_states(*pass);
   if (status.code() == StatusCode::kCancelled) take_cancel();
@@ -387,16 +392,16 @@ Status Engine::Impl::run_headless(SequenceId sequence, std::span<const TokenId> 
 }
 
 Status Engine::Impl::run_part(SequenceId sequence, std::span<const TokenId> tokens,
-                              std::uint32_t first, std::uint32_t last, std::span<float> hidden) {
-  return run_headless(sequence, tokens, [&](const Pass& pass) {
-    return decoder->run_part(pass, first, last, hidden);
-  });
+                              std::uint32_t first, std::uint32_t last, std::span<float> hidden,
+                              LogitsSink* sink) {
+  return run_alone(sequence, tokens, sink,
+                   [&](const Pass& pass) { return decoder->run_part(pass, first, last, hidden); });
 }
 
 Status Engine::Impl::run_to_norm(SequenceId sequence, std::span<const TokenId> tokens,
                                  const NormedRows& to) {
-  return run_headless(sequence, tokens,
-                      [&](const Pass& pass) { return decoder->run_to_norm(pass, to); });
+  return run_alone(sequence, tokens, nullptr,
+                   [&](const Pass& pass) { return decoder->run_to_norm(pass, to); });
 }
 
 void Engine::Impl::add_visible(SequenceId sequence, std::uint32_t layer, std::uint32_t kv_head,

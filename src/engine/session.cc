@@ -9,27 +9,13 @@
 #include "base/check.h"
 #include "engine/engine_impl.h"
 #include "engine/generation.h"
+#include "engine/numbered_rows.h"
 #include "engine/session_file.h"
 #include "format/model_fingerprint.h"
 
 namespace qsf {
 
 namespace {
-
-// Numbers the rows of one pass after those of the passes before it.
-class NumberedRows final : public LogitsSink {
- public:
-  NumberedRows(LogitsSink& to, std::size_t first_row) noexcept
-      : to_(to), first_row_(static_cast<std::uint32_t>(first_row)) {}
-  void consume(std::uint32_t row, std::uint32_t first_token,
-               std::span<const float> logits) noexcept override {
-    to_.consume(first_row_ + row, first_token, logits);
-  }
-
- private:
-  LogitsSink& to_;
-  std::uint32_t first_row_;
-};
 
 SessionIdentity identity_of(const Engine::Impl& engine, SequenceId sequence) {
   const ModelSpec& spec = engine.reader->spec();

@@ -239,7 +239,8 @@ Status Decoder::run(const Pass& pass) {
 Status Decoder::run_part(const Pass& pass, std::uint32_t first, std::uint32_t last,
                          std::span<float> hidden) {
   QSF_DCHECK(first < last && last <= spec_.n_layers);
-  QSF_DCHECK(hidden.size() == pass.rows.size() * spec_.hidden && pass.sink == nullptr);
+  QSF_DCHECK(hidden.size() == pass.rows.size() * spec_.hidden);
+  QSF_DCHECK(pass.sink == nullptr || last == spec_.n_layers);
   begin(pass, first, last);
   const auto row = [&](std::uint32_t i) {
     return hidden.subspan(std::size_t{i} * spec_.hidden, spec_.hidden);
@@ -252,6 +253,7 @@ Status Decoder::run_part(const Pass& pass, std::uint32_t first, std::uint32_t la
     }
   }
   if (status.ok()) status = run_layers(pass, first, last);
+  if (status.ok() && pass.sink != nullptr) status = head(pass);
   QSF_RETURN_IF_ERROR(end(std::move(status)));
   for (std::uint32_t i = 0; i < counts_.n_rows; ++i) {
     const std::span<const float> values = backend_.read_row(buffers_.hidden, i);

@@ -165,9 +165,9 @@ class Decoder {
 
   // Runs layers [first, last) alone, and reads no other layer's tiles: from tokens where `first` is
   // 0, else from `hidden`, rows of the residual stream in front of layer `first`. The rows behind
-  // layer last - 1 go to `hidden`.
+  // layer last - 1 go to `hidden`. With a sink the head follows.
   // Shapes    hidden [rows of the pass, hidden size]
-  // Requires  first < last <= layers; no sink
+  // Requires  first < last <= layers; with a sink, last == layers
   // Fails     as run
   Status run_part(const Pass& pass, std::uint32_t first, std::uint32_t last,
                   std::span<float> hidden);
