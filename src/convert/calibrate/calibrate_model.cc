@@ -41,7 +41,9 @@ Result<std::unique_ptr<StatisticsCollector>> open_collector(const ModelSpec& spe
                                                             CollectOptions options,
                                                             std::uint32_t& layers_at_once) {
   for (;; layers_at_once /= 2) {
-    options.consumer_bytes = layers_at_once * HessianSums::layer_bytes(spec);
+    options.consumer_bytes = layers_at_once == 0 ? 0
+                                                 : layers_at_once * HessianSums::layer_bytes(spec) +
+                                                       HessianSums::gathered_bytes(spec);
     auto collector = StatisticsCollector::open(path, options);
     if (collector || layers_at_once <= 1) return collector;
     if (collector.error().code() != StatusCode::kOutOfBudget) return collector;
@@ -132,13 +134,24 @@ Result<CalibratedText> calibrate_model(const ModelSource& source, std::string te
     // Before the passes, which can take hours, so that a full disk is reported at once.
     return collector->save_hidden_rows(tokens->size(), options.folder);
   };
+  std::optional<HessianSums> hessians;
   if (!seen) {
-    // The engine of each sensitivity measurement takes the whole budget, so error compensation is
-    // opened afterwards.
-    QSF_RETURN_IF_ERROR(open(options.compensation && !options.sensitivities));
+    // Where the Hessians of all layers fit into their half of the budget, one pass over the text
+    // sums them too. They are in no file, so a run that can resume sums them in the end.
+    const bool at_once =
+        options.compensation && options.folder.empty() &&
+        LayerwiseGptq::layers_at_once(spec, collect.ram_budget_bytes) >= spec.n_layers;
+    // The engines of the sensitivity measurement share the budget, so error compensation is opened
+    // afterwards.
+    QSF_RETURN_IF_ERROR(open(options.compensation && (at_once || !options.sensitivities)));
+    if (at_once && layers_at_once >= spec.n_layers) {
+      hessians.emplace(spec, 0, spec.n_layers, options.transcode.n_threads);
+    }
     QSF_ASSIGN_OR_RETURN(
-        seen, collector->run(*tokens, options.folder.empty() ? std::string()
-                                                             : options.folder + "/" + kRunName));
+        seen, collector->run(
+                  *tokens, options.folder.empty() ? std::string() : options.folder + "/" + kRunName,
+                  hessians ? &*hessians : nullptr));
+    if (hessians) hessians->finish();
     seen->model = model;
     QSF_RETURN_IF_ERROR(file.write(*seen));
   }
@@ -153,10 +166,17 @@ Result<CalibratedText> calibrate_model(const ModelSource& source, std::string te
     };
     QSF_RETURN_IF_ERROR(measure_sensitivities(source, *tokens, output, sensitivity, *seen));
   }
-  if (options.compensation && collector == nullptr) QSF_RETURN_IF_ERROR(open(true));
   CalibratedText calibrated{std::move(*seen), tokens->size(), tokens->size() >= collect.context,
                             nullptr};
-  if (options.compensation) {
+  if (hessians) {
+    calibrated.compensation = std::make_unique<LayerwiseGptq>(
+        spec, std::move(*hessians),
+        [&source, output, transcode = options.transcode, collect](std::uint32_t& n_layers) {
+          return open_copy(source, output, transcode, collect, n_layers);
+        },
+        *tokens, options.transcode.n_threads);
+  } else if (options.compensation) {
+    if (collector == nullptr) QSF_RETURN_IF_ERROR(open(true));
     calibrated.compensation = std::make_unique<LayerwiseGptq>(
         std::move(collector), *tokens, layers_at_once, options.transcode.n_threads);
   }

@@ -15,6 +15,7 @@
 #include "base/cosine.h"
 #include "base/crc32.h"
 #include "engine/engine_plan.h"
+#include "engine/score_sink.h"
 #include "format/qsf_reader.h"
 #include "io/atomic_file.h"
 #include "io/file.h"
@@ -102,7 +103,7 @@ double ColumnSums::mean_cosine(std::uint32_t layer) const noexcept {
 
 namespace {
 
-constexpr std::string_view kMagicAndVersion = "QSFG\4";
+constexpr std::string_view kMagicAndVersion = "QSFG\5";
 
 template <typename T>
 MutableByteSpan bytes_of(T& value) {
@@ -143,7 +144,7 @@ Status RunState::read(const std::string& path, FileOps& ops) {
   }
   QSF_RETURN_IF_ERROR(file->read_exact_at(at, bytes_of(stored)));
   if (as_text(start) == kMagicAndVersion && crc == stored && n_summed <= losses.size() &&
-      n_skipped <= skip_losses.size()) {
+      n_skipped <= losses.size() * skip_losses.size()) {
     return ok_status();
   }
   return damaged(path);
@@ -202,6 +203,25 @@ class WindowChoices final : public RoutingHook {
  private:
   ExpertChoices& to_;
   std::uint64_t first_token_ = 0;
+};
+
+// Hands rows to one consumer and, if there is one, to another.
+class TwoConsumers final : public RowConsumer {
+ public:
+  TwoConsumers(RowConsumer& first, RowConsumer* second) noexcept : first_(first), second_(second) {}
+  void take_input(const InputPlace& place, std::span<const float> row) override {
+    first_.take_input(place, row);
+    if (second_ != nullptr) second_->take_input(place, row);
+  }
+  void take_layer(std::uint32_t layer, std::span<const float> in,
+                  std::span<const float> out) override {
+    first_.take_layer(layer, in, out);
+    if (second_ != nullptr) second_->take_layer(layer, in, out);
+  }
+
+ private:
+  RowConsumer& first_;
+  RowConsumer* second_;
 };
 
 // Sets the results of the sums of all windows.
@@ -290,9 +310,11 @@ Result<std::unique_ptr<StatisticsCollector>> StatisticsCollector::open(
     const ModelSpec& spec = reader.spec();
     QSF_RETURN_IF_ERROR(check_calibrated(spec).with_context(path));
     collector->observer_.set_matrices(reader);
-    // In the end the f32 means are in memory beside the sums.
+    // In the end the f32 means are in memory beside the sums; rows are in front of a layer, and
+    // behind it without it.
     own_bytes = 2 * ColumnSums::memory_bytes(spec) +
                 PassObserver::memory_bytes(spec, options.context) +
+                2 * sizeof(float) * std::uint64_t{options.context} * spec.hidden +
                 ExpertChoices::memory_bytes(spec);
     if (options.consumer_bytes != 0) {
       own_bytes += options.consumer_bytes +
@@ -347,8 +369,8 @@ void StatisticsCollector::report(std::size_t n_rows) {
 }
 
 Result<Calibration> StatisticsCollector::run(std::span<const TokenId> tokens,
-                                             const std::string& state_path) {
-  QSF_CHECK(tokens.size() >= 2);
+                                             const std::string& state_path, RowConsumer* also) {
+  QSF_CHECK(tokens.size() >= 2 && (also == nullptr || state_path.empty()));
   const auto n_layers = engine_->spec().n_layers;
   const std::size_t n_windows = ceil_div(tokens.size(), options_.context);
   // Skipping every layer in turn takes as many windows in total as the sums do, or one for
@@ -365,9 +387,11 @@ Result<Calibration> StatisticsCollector::run(std::span<const TokenId> tokens,
   RunState state(engine_->spec(), n_windows, calibration.n_rows);
   if (!state_path.empty()) QSF_RETURN_IF_ERROR(state.read(state_path));
   for (std::size_t i = 0; i < state.n_summed; ++i) done_rows_ += window(tokens, i).size() - 1;
-  done_rows_ += state.n_skipped * calibration.n_skip_rows;
+  for (std::size_t k = 0; k < state.n_skipped; ++k) {
+    done_rows_ += window(tokens, k / n_layers).size() - 1;
+  }
   total_rows_ = calibration.n_rows + n_layers * calibration.n_skip_rows;
-  QSF_RETURN_IF_ERROR(sum_columns(tokens, state, state_path));
+  QSF_RETURN_IF_ERROR(sum_columns(tokens, state, state_path, also));
   fill_means(state, engine_->spec(), calibration);
   QSF_RETURN_IF_ERROR(check_finite(calibration));
   QSF_RETURN_IF_ERROR(leave_out_layers(tokens, n_skip_windows, state, state_path));
@@ -430,10 +454,11 @@ Status StatisticsCollector::run_window_layers(std::span<const TokenId> tokens, s
 }
 
 Status StatisticsCollector::sum_columns(std::span<const TokenId> tokens, RunState& state,
-                                        const std::string& state_path) {
+                                        const std::string& state_path, RowConsumer* also) {
   const std::size_t n_windows = state.losses.size();
   const std::size_t n_between_writes = ceil_div(n_windows, kStatesPerPass);
-  observer_.set_consumer(&state.sums);
+  TwoConsumers both(state.sums, also);
+  observer_.set_consumer(&both);
   WindowChoices choices(state.choices);
   engine_->set_routing_hook(&choices);
   Status status;
@@ -451,17 +476,46 @@ Status StatisticsCollector::sum_columns(std::span<const TokenId> tokens, RunStat
   return status;
 }
 
+Status StatisticsCollector::score_without(std::size_t index, std::span<const TokenId> window,
+                                          double& loss) {
+  const std::uint32_t layer = *skipped_;
+  const std::span<const TokenId> inputs = window.first(window.size() - 1);
+  front_.rows.resize(inputs.size() * spec().hidden);
+  if (front_.window != index || front_.layer > layer) front_.layer = 0;
+  front_.window = index;
+  if (front_.layer < layer) {
+    QSF_RETURN_IF_ERROR(engine_->run_layers(inputs, front_.layer, layer, front_.rows));
+    front_.layer = layer;
+  }
+  hidden_ = front_.rows;
+  log_probs_.resize(inputs.size());
+  ScoreSink sink(spec().n_vocab, options_.context);
+  sink.begin(window.subspan(1), log_probs_);
+  observer_.set_skipped(layer);
+  Status status = engine_->run_layers(inputs, layer, spec().n_layers, hidden_, &sink);
+  observer_.set_skipped(std::nullopt);
+  QSF_RETURN_IF_ERROR(std::move(status));
+  for (const double log_prob : log_probs_) loss -= log_prob;
+  report(log_probs_.size());
+  return ok_status();
+}
+
 Status StatisticsCollector::leave_out_layers(std::span<const TokenId> tokens, std::size_t n_windows,
                                              RunState& state, const std::string& state_path) {
+  const std::size_t n_layers = state.skip_losses.size();
+  front_.layer = 0;  // no rows of an earlier run
   Status status;
-  while (state.n_skipped < state.skip_losses.size() && status.ok()) {
-    const auto layer = static_cast<std::uint32_t>(state.n_skipped);
+  while (state.n_skipped < n_windows * n_layers && status.ok()) {
+    const std::size_t i = state.n_skipped / n_layers;
+    const auto layer = static_cast<std::uint32_t>(state.n_skipped % n_layers);
     skipped_ = layer;
-    observer_.set_skipped(layer);
-    double cost = 0.0;
-    for (std::size_t i = 0; i < n_windows && status.ok(); ++i) {
-      cost -= state.losses[i];
+    double cost = state.skip_losses[layer] - state.losses[i];
+    if (Engine::runs_in_parts(spec())) {
+      status = score_without(i, window(tokens, i), cost);
+    } else {
+      observer_.set_skipped(layer);
       status = score(window(tokens, i), cost);
+      observer_.set_skipped(std::nullopt);
     }
     if (!status.ok()) break;
     state.skip_losses[layer] = cost;
@@ -469,7 +523,6 @@ Status StatisticsCollector::leave_out_layers(std::span<const TokenId> tokens, st
     if (!state_path.empty()) status = state.write(state_path);
   }
   skipped_.reset();
-  observer_.set_skipped(std::nullopt);
   return status;
 }
 

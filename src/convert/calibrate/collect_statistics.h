@@ -101,9 +101,9 @@ struct RunState {
   // Fails  kIo; an older file is kept
   Status write(const std::string& path, FileOps& ops = system_file_ops());
 
-  std::uint64_t n_summed = 0;       // windows
-  std::uint64_t n_skipped = 0;      // layers
-  std::vector<double> losses;       // of the windows, in nats
+  std::uint64_t n_summed = 0;   // windows
+  std::uint64_t n_skipped = 0;  // windows without a layer: all layers of one window, then the next
+  std::vector<double> losses;   // of the windows, in nats
   std::vector<double> skip_losses;  // rise of the loss by skipped layer
   ColumnSums sums;
   ExpertChoices choices;
@@ -139,10 +139,12 @@ class StatisticsCollector {
                                                            const CollectOptions& options);
 
   // Runs the windows of `tokens`, of which only the last may be shorter, and returns a Calibration
-  // without `model`. `state_path` names a file to resume from and to save the state to.
-  // Requires  at least two tokens
+  // without `model`. `state_path` names a file to resume from and to save the state to. The rows of
+  // the windows that are summed are handed to `also` as well, if it is not null.
+  // Requires  at least two tokens; a state or `also`, not both
   // Fails  as Engine::score, RunState::read and RunState::write
-  Result<Calibration> run(std::span<const TokenId> tokens, const std::string& state_path = {});
+  Result<Calibration> run(std::span<const TokenId> tokens, const std::string& state_path = {},
+                          RowConsumer* also = nullptr);
 
   // Lets a call of run_layers() continue where another ended, by saving the hidden rows between
   // layers: in an unlinked file beside the .qsf file, or in `folder`, where an earlier process may
@@ -167,8 +169,10 @@ class StatisticsCollector {
   void report(std::size_t n_rows);
   // Adds to `loss` that of a window.
   Status score(std::span<const TokenId> window, double& loss);
+  // The same without the skipped layer, from the rows in front of it.
+  Status score_without(std::size_t index, std::span<const TokenId> window, double& loss);
   Status sum_columns(std::span<const TokenId> tokens, RunState& state,
-                     const std::string& state_path);
+                     const std::string& state_path, RowConsumer* also);
   Status leave_out_layers(std::span<const TokenId> tokens, std::size_t n_windows, RunState& state,
                           const std::string& state_path);
 
@@ -179,6 +183,12 @@ class StatisticsCollector {
   std::vector<double> log_probs_;
   std::unique_ptr<SavedHiddenRows> kept_;
   std::vector<float> hidden_;  // of a window, where none are kept
+  // The rows of a window in front of a layer, for score_without().
+  struct {
+    std::vector<float> rows;
+    std::size_t window = 0;
+    std::uint32_t layer = 0;
+  } front_;
   std::optional<std::uint32_t> skipped_;
   std::optional<std::uint32_t> first_layer_;
   std::uint64_t done_rows_ = 0;  // of run(), or of run_layers()

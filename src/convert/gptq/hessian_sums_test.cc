@@ -4,6 +4,7 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
 #include <vector>
 
@@ -92,10 +93,30 @@ TEST(HessianSumsTest, BitsDoNotDependOnThreads) {
   }
 }
 
-TEST(HessianSumsTest, BytesOfALayerAreItsSumsAndRows) {
+// A budget decides how many rows of a layer a pass has.
+TEST(HessianSumsTest, BitsDoNotDependOnTheRowsOfAPass) {
+  std::vector<float> one;
+  for (const std::size_t n_at_once : {std::size_t{1}, std::size_t{7}, kHiddenRows}) {
+    HessianSums sums(small_spec(), kFirstLayer, 2, 2);
+    for (std::size_t first = 0; first < kHiddenRows; first += n_at_once) {
+      for (const std::uint32_t layer : {kFirstLayer, kFirstLayer + 1}) {
+        for (std::size_t i = first; i < std::min(first + n_at_once, kHiddenRows); ++i) {
+          sums.take_input({ProductInput::kDown, layer}, row_of(layer, i, kFfn));
+        }
+      }
+    }
+    sums.finish();
+    const std::vector<float> got = sums.take(ProductInput::kDown, kFirstLayer + 1);
+    if (one.empty()) one = got;
+    EXPECT_TRUE(got == one) << n_at_once;
+  }
+}
+
+TEST(HessianSumsTest, BytesAreThoseOfSumsAndRows) {
   // 300, 60, 300 and 40 columns, whose rows stand in panels of 48.
   EXPECT_EQ(HessianSums::layer_bytes(small_spec()),
-            4U * (2U * 300U * 300U + 60U * 60U + 40U * 40U + 128U * (336U + 96U + 336U + 48U)));
+            4U * (2U * 300U * 300U + 60U * 60U + 40U * 40U));
+  EXPECT_EQ(HessianSums::gathered_bytes(small_spec()), 4U * 256U * (336U + 96U + 336U + 48U));
 }
 
 }  // namespace

@@ -28,13 +28,15 @@ HessianSums::HessianSums(const ModelSpec& spec, std::uint32_t first_layer, std::
                          unsigned n_threads)
     : first_layer_(first_layer), n_threads_(std::max(n_threads, 1U)), layers_(n_layers) {
   const CalibratedModel shape = shape_of(spec);
-  for (std::uint32_t layer = 0; layer < n_layers; ++layer) {
-    for (std::size_t i = 0; i < kInputsPerLayer; ++i) {
+  for (std::size_t i = 0; i < kInputsPerLayer; ++i) {
+    std::size_t most = 0;
+    for (std::uint32_t layer = 0; layer < n_layers; ++layer) {
       Sum& sum = layers_[layer][i];
       sum.cols = hessian_cols(shape, {static_cast<ProductInput>(i), first_layer + layer});
       sum.products.resize(sum.cols * sum.cols);
-      sum.rows.resize(panel_floats(sum.cols));
+      most = std::max(most, sum.cols);
     }
+    gathered_[i].panels.resize(panel_floats(most));
   }
 }
 
@@ -45,57 +47,83 @@ std::uint64_t HessianSums::layer_bytes(const ModelSpec& spec) noexcept {
     std::uint64_t n = 0;
     for (std::size_t i = 0; i < kInputsPerLayer; ++i) {
       const std::uint64_t cols = hessian_cols(shape, {static_cast<ProductInput>(i), layer});
-      n += cols * cols + panel_floats(cols);
+      n += cols * cols;
     }
     most = std::max(most, n);
   }
   return most * sizeof(float);
 }
 
+std::uint64_t HessianSums::gathered_bytes(const ModelSpec& spec) noexcept {
+  const CalibratedModel shape = shape_of(spec);
+  std::uint64_t n = 0;
+  for (std::size_t i = 0; i < kInputsPerLayer; ++i) {
+    std::uint64_t most = 0;
+    for (std::uint32_t layer = 0; layer < spec.n_layers; ++layer) {
+      most = std::max(most, hessian_cols(shape, {static_cast<ProductInput>(i), layer}));
+    }
+    n += panel_floats(most);
+  }
+  return n * sizeof(float);
+}
+
 void HessianSums::take_input(const InputPlace& place, std::span<const float> row) {
   const bool of_expert = place.expert != InputPlace::kNoExpert;
   if (place.input == ProductInput::kHead || of_expert || !has(place.layer)) return;
-  Sum& sum = layers_[place.layer - first_layer_][static_cast<std::size_t>(place.input)];
+  const auto input = static_cast<std::size_t>(place.input);
+  const Sum& sum = layers_[place.layer - first_layer_][input];
   if (sum.cols == 0) return;
   QSF_CHECK(row.size() == sum.cols && !sum.products.empty());
-  store_in_panels(row, sum.n_rows, sum.rows);
-  if (++sum.n_rows == kPanelRows) add_rows(sum);
+  Gathered& gathered = gathered_[input];
+  if (gathered.layer != place.layer) add_rows(input);
+  gathered.layer = place.layer;
+  store_in_panels(row, gathered.n_rows, std::span(gathered.panels).first(panel_floats(sum.cols)));
+  if (++gathered.n_rows == kPanelRows) add_rows(input);
 }
 
-// Threads take parts of the sum, so that one thread adds to each element.
-void HessianSums::add_rows(Sum& sum) const {
-  if (sum.n_rows == 0) return;
+// Threads take panels of the sum, so that one thread adds to each element.
+void HessianSums::add_rows(std::size_t input) {
+  Gathered& gathered = gathered_[input];
+  if (gathered.n_rows == 0) return;
+  Sum& sum = layers_[gathered.layer - first_layer_][input];
+  const auto panels = std::span(gathered.panels).first(panel_floats(sum.cols));
   const std::size_t n_parts = n_panels(sum.cols);
   std::atomic<std::size_t> next{0};
   const auto work = [&] {
     // From the last panel, the largest of the triangle, to the first.
     for (std::size_t i = next++; i < n_parts; i = next++) {
-      add_outer_products(sum.rows, sum.n_rows, sum.cols, n_parts - 1 - i, sum.products);
+      add_outer_products(panels, gathered.n_rows, sum.cols, n_parts - 1 - i, sum.products);
     }
   };
   run_on_threads(std::min<std::size_t>(n_threads_, n_parts), work);
-  sum.n_rows = 0;
+  gathered.n_rows = 0;
+}
+
+void HessianSums::finish() {
+  for (std::size_t input = 0; input < kInputsPerLayer; ++input) {
+    add_rows(input);
+    std::vector<float>().swap(gathered_[input].panels);
+  }
 }
 
 std::vector<float> HessianSums::take(ProductInput input, std::uint32_t layer) {
   QSF_CHECK(has(layer) && input != ProductInput::kHead);
-  Sum& sum = layers_[layer - first_layer_][static_cast<std::size_t>(input)];
-  if (!sum.products.empty()) add_rows(sum);
-  std::vector<float>().swap(sum.rows);
-  return std::exchange(sum.products, {});
+  add_rows(static_cast<std::size_t>(input));
+  return std::exchange(layers_[layer - first_layer_][static_cast<std::size_t>(input)].products, {});
 }
 
 std::uint32_t LayerwiseGptq::layers_at_once(const ModelSpec& spec,
                                             std::uint64_t budget_bytes) noexcept {
   if (budget_bytes == 0) return spec.n_layers;
-  const std::uint64_t n = budget_bytes / 2 / HessianSums::layer_bytes(spec);
+  const std::uint64_t half = budget_bytes / 2;
+  const std::uint64_t gathered = std::min(half, HessianSums::gathered_bytes(spec));
+  const std::uint64_t n = (half - gathered) / HessianSums::layer_bytes(spec);
   return static_cast<std::uint32_t>(std::clamp<std::uint64_t>(n, 1, spec.n_layers));
 }
 
 Result<const GptqFactor*> LayerwiseGptq::factor_of(TensorKind kind, std::uint32_t layer,
                                                    std::uint32_t n_cols) {
-  const ModelSpec& spec = collector_->spec();
-  const CalibratedModel shape = shape_of(spec);
+  const CalibratedModel shape = shape_of(spec_);
   const std::optional<ProductInput> input = product_input_of(shape, layer, kind);
   if (!input || *input == ProductInput::kHead || is_expert(kind)) return nullptr;
   if (hessian_cols(shape, {*input, layer}) != n_cols) return nullptr;
@@ -109,8 +137,11 @@ Result<const GptqFactor*> LayerwiseGptq::factor_of(TensorKind kind, std::uint32_
   if (sums_ && sums_->has(layer)) hessian = sums_->take(*input, layer);
   if (hessian.empty()) {  // not summed yet, or released before
     sums_.reset();
-    const std::uint32_t n_layers = std::min(layers_at_once_, spec.n_layers - layer);
-    sums_.emplace(spec, layer, n_layers, n_threads_);
+    if (collector_ == nullptr) {
+      QSF_ASSIGN_OR_RETURN(collector_, open_(layers_at_once_));
+    }
+    const std::uint32_t n_layers = std::min(layers_at_once_, spec_.n_layers - layer);
+    sums_.emplace(spec_, layer, n_layers, n_threads_);
     QSF_RETURN_IF_ERROR(collector_->run_layers(tokens_, layer, layer + n_layers, *sums_));
     hessian = sums_->take(*input, layer);
   }

@@ -14,6 +14,7 @@
 #include <array>
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <span>
@@ -33,15 +34,16 @@ namespace qsf {
 // Sums of x x^T over the input rows of the matrices of some layers (the Hessians of GPTQ), but for
 // the experts that rows choose: a Hessian for each would take more memory than the model.
 //
-// Sums are f32, of 128 rows at a time and in the order of positions, so they have the same bits
-// with any number of threads, in any budget and on any CPU.
+// Sums are f32, in the order of positions, so they have the same bits with any number of threads,
+// in any budget and on any CPU.
 class HessianSums final : public RowConsumer {
  public:
   // Sums the layers [first_layer, first_layer + n_layers).
   HessianSums(const ModelSpec& spec, std::uint32_t first_layer, std::uint32_t n_layers,
               unsigned n_threads);
-  // Memory of one layer, the largest.
+  // Memory of one layer, the largest, and of the rows that are gathered.
   static std::uint64_t layer_bytes(const ModelSpec& spec) noexcept;
+  static std::uint64_t gathered_bytes(const ModelSpec& spec) noexcept;
 
   void take_input(const InputPlace& place, std::span<const float> row) override;
   void take_layer(std::uint32_t /*layer*/, std::span<const float> /*in*/,
@@ -50,6 +52,8 @@ class HessianSums final : public RowConsumer {
   bool has(std::uint32_t layer) const noexcept {
     return layer >= first_layer_ && layer - first_layer_ < layers_.size();
   }
+  // Adds the rows that are gathered, and releases their memory. No rows may follow.
+  void finish();
   // Moves the sum of a place out: [cols * cols], row-major, only the lower triangle is valid; empty
   // if it was taken before. Requires  has(layer); not the head
   std::vector<float> take(ProductInput input, std::uint32_t layer);
@@ -57,15 +61,20 @@ class HessianSums final : public RowConsumer {
  private:
   struct Sum {
     std::vector<float> products;  // [cols * cols]
-    std::vector<float> rows;      // not yet added, in panels
-    std::size_t n_rows = 0;
     std::size_t cols = 0;
   };
-  void add_rows(Sum& sum) const;
+  // Rows of one place that are not yet added.
+  struct Gathered {
+    std::vector<float> panels;
+    std::size_t n_rows = 0;
+    std::uint32_t layer = 0;
+  };
+  void add_rows(std::size_t input);
 
   std::uint32_t first_layer_;
   unsigned n_threads_;
   std::vector<std::array<Sum, kInputsPerLayer>> layers_;
+  std::array<Gathered, kInputsPerLayer> gathered_;
 };
 
 class LayerwiseGptq final : public ErrorCompensation {
@@ -74,12 +83,26 @@ class LayerwiseGptq final : public ErrorCompensation {
   // least one; all layers without a budget.
   static std::uint32_t layers_at_once(const ModelSpec& spec, std::uint64_t budget_bytes) noexcept;
 
+  // Opens a collector with room for the Hessians of so many layers, or of fewer.
+  using Open =
+      std::function<Result<std::unique_ptr<StatisticsCollector>>(std::uint32_t& layers_at_once)>;
+
   LayerwiseGptq(std::unique_ptr<StatisticsCollector> collector, std::vector<TokenId> tokens,
                 std::uint32_t layers_at_once, unsigned n_threads)
-      : collector_(std::move(collector)),
+      : spec_(collector->spec()),
+        collector_(std::move(collector)),
         tokens_(std::move(tokens)),
         layers_at_once_(layers_at_once),
         n_threads_(n_threads) {}
+  // With the sums of all layers. `open` is called when those of a layer are asked for again.
+  LayerwiseGptq(const ModelSpec& spec, HessianSums sums, Open open, std::vector<TokenId> tokens,
+                unsigned n_threads)
+      : spec_(spec),
+        open_(std::move(open)),
+        tokens_(std::move(tokens)),
+        layers_at_once_(spec.n_layers),
+        n_threads_(n_threads),
+        sums_(std::move(sums)) {}
 
   // Returns null for tensors that are looked up (embeddings, also one that is the head), for
   // experts that rows choose and for matrices of which each head has columns of its own. Runs the
@@ -89,7 +112,9 @@ class LayerwiseGptq final : public ErrorCompensation {
                                       std::uint32_t n_cols) override;
 
  private:
-  std::unique_ptr<StatisticsCollector> collector_;
+  const ModelSpec spec_;
+  Open open_;
+  std::unique_ptr<StatisticsCollector> collector_;  // null until open_ is called
   std::vector<TokenId> tokens_;
   std::uint32_t layers_at_once_;
   unsigned n_threads_;

@@ -76,6 +76,39 @@ TEST_F(LayerwiseGptqTest, FactorsDoNotDependOnGroupsOfLayers) {
   }
 }
 
+// One pass sums squares and Hessians, and gives the statistics and factors of two.
+TEST_F(LayerwiseGptqTest, SumsOfTheCalibrationPassGiveTheSameFactors) {
+  const auto collector = open();
+  const ModelSpec spec = collector->spec();
+  HessianSums sums(spec, 0, spec.n_layers, 2);
+  const auto alone = collector->run(tokens());
+  const auto together = collector->run(tokens(), {}, &sums);
+  ASSERT_TRUE(alone && together);
+  EXPECT_EQ(together->loss, alone->loss);
+  sums.finish();
+  bool is_open = false;
+  const auto open_again = [&](std::uint32_t& /*layers_at_once*/) {
+    is_open = true;
+    return Result<std::unique_ptr<StatisticsCollector>>(open());
+  };
+  LayerwiseGptq with_sums(spec, std::move(sums), open_again, tokens(), 1);
+  LayerwiseGptq separate(open(), tokens(), spec.n_layers, 1);
+  for (std::uint32_t layer = 0; layer < spec.n_layers; ++layer) {
+    EXPECT_EQ(together->layers[layer].mean_squares, alone->layers[layer].mean_squares);
+    EXPECT_EQ(together->layers[layer].skip_loss, alone->layers[layer].skip_loss);
+    const auto a = with_sums.factor_of(TensorKind::kFfnDown, layer, StreamedShape{}.ffn);
+    const auto b = separate.factor_of(TensorKind::kFfnDown, layer, StreamedShape{}.ffn);
+    ASSERT_TRUE(a && b && *a != nullptr && *b != nullptr);
+    EXPECT_TRUE(are_equal(**a, **b)) << layer;
+  }
+  EXPECT_FALSE(is_open);
+  const auto again = with_sums.factor_of(TensorKind::kFfnDown, 0, StreamedShape{}.ffn);
+  const auto want = separate.factor_of(TensorKind::kFfnDown, 0, StreamedShape{}.ffn);
+  ASSERT_TRUE(again && want) << again.error().message();
+  EXPECT_TRUE(is_open);
+  EXPECT_TRUE(are_equal(**again, **want));
+}
+
 TEST_F(LayerwiseGptqTest, GoesBackToTheFirstLayer) {
   LayerwiseGptq gptq(open(), tokens(), 1, 1);
   const std::uint32_t hidden = StreamedShape{}.hidden;
@@ -106,7 +139,7 @@ TEST(LayerwiseGptqLayersTest, HalfTheBudgetHasRoomForTheirHessians) {
   spec.n_heads = 32;
   spec.head_dim = 64;
   spec.ffn = 5632;
-  // Three sums of 2,048 columns and one of 5,632, each with rows of a batch: 189 MB.
+  // Three sums of 2,048 columns and one of 5,632, 177 MB, beside 12 MB of rows.
   EXPECT_EQ(LayerwiseGptq::layers_at_once(spec, 1'000'000'000), 2U);
   EXPECT_EQ(LayerwiseGptq::layers_at_once(spec, 100'000'000), 1U);
   EXPECT_EQ(LayerwiseGptq::layers_at_once(spec, 100'000'000'000), 22U);

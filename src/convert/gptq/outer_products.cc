@@ -44,9 +44,9 @@ std::span<const SumTileMethod> sum_tile_methods() noexcept {
   return kMethods;
 }
 
-void sum_tile_baseline(const float* a, const float* b, std::size_t n_rows, float* out) noexcept {
+void sum_tile_baseline(const float* a, const float* b, std::size_t n_rows, float* sums) noexcept {
   typedef float Vector __attribute__((vector_size(16)));
-  sum_tile<Vector, 3, 4>(a, b, n_rows, out);
+  sum_tile<Vector, 3, 4>(a, b, n_rows, sums);
 }
 
 void store_in_panels(std::span<const float> row, std::size_t index,
@@ -63,17 +63,20 @@ void add_outer_products(std::span<const float> panels, std::size_t n_rows, std::
   QSF_CHECK(panels.size() == panel_floats(size) && matrix.size() == size * size &&
             n_rows <= kPanelRows && panel < n_panels(size));
   const SumTileFn sum_tile_of = best_method();
-  alignas(64) float tile[kPanelCols * kPanelCols];
+  alignas(64) float tile[kPanelCols * kPanelCols] = {};
   const auto panel_of = [&](std::size_t i) { return panels.data() + i * kPanelRows * kPanelCols; };
   const std::size_t first_col = panel * kPanelCols;
   const std::size_t n_cols = std::min(kPanelCols, size - first_col);
   for (std::size_t above = 0; above <= panel; ++above) {
-    sum_tile_of(panel_of(above), panel_of(panel), n_rows, tile);
     const std::size_t first = above * kPanelCols;
     const std::size_t n = std::min(kPanelCols, size - first);
+    float* const corner = matrix.data() + first_col * size + first;
     for (std::size_t k = 0; k < n_cols; ++k) {
-      float* const to = matrix.data() + (first_col + k) * size + first;
-      for (std::size_t i = 0; i < n; ++i) to[i] += tile[k * kPanelCols + i];
+      std::copy_n(corner + k * size, n, tile + k * kPanelCols);
+    }
+    sum_tile_of(panel_of(above), panel_of(panel), n_rows, tile);
+    for (std::size_t k = 0; k < n_cols; ++k) {
+      std::copy_n(tile + k * kPanelCols, n, corner + k * size);
     }
   }
 }

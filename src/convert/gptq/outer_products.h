@@ -3,8 +3,8 @@
 // Sums of outer products x x^T over rows x, the Hessians of GPTQ: most of its arithmetic.
 //
 // Rows are gathered in panels of 48 columns, so that a tile of 48 x 48 sums reads two dense panels.
-// Each element is a sum of products in the order of rows, every operation rounded by itself, and
-// that sum is added to the matrix once: all registers give the same bits.
+// Products are added to an element one by one in the order of rows, every operation rounded by
+// itself: the bits depend neither on the registers nor on how rows are gathered.
 
 #ifndef QSF_CONVERT_GPTQ_OUTER_PRODUCTS_H_
 #define QSF_CONVERT_GPTQ_OUTER_PRODUCTS_H_
@@ -15,7 +15,7 @@
 namespace qsf {
 
 inline constexpr std::size_t kPanelCols = 48;
-inline constexpr std::size_t kPanelRows = 128;  // at most
+inline constexpr std::size_t kPanelRows = 256;  // at most
 
 constexpr std::size_t n_panels(std::size_t n_cols) noexcept {
   return (n_cols + kPanelCols - 1) / kPanelCols;
@@ -41,9 +41,10 @@ void store_in_panels(std::span<const float> row, std::size_t index,
 void add_outer_products(std::span<const float> panels, std::size_t n_rows, std::size_t size,
                         std::size_t panel, std::span<float> matrix) noexcept;
 
-// The sums of a tile: out[k][i] = sum over r of a[r][i] * b[r][k].
-// Shapes  a, b [n_rows, kPanelCols], out [kPanelCols, kPanelCols]
-using SumTileFn = void (*)(const float* a, const float* b, std::size_t n_rows, float* out) noexcept;
+// Adds to the sums of a tile: sums[k][i] += a[r][i] * b[r][k] for every r.
+// Shapes  a, b [n_rows, kPanelCols], sums [kPanelCols, kPanelCols]
+using SumTileFn = void (*)(const float* a, const float* b, std::size_t n_rows,
+                           float* sums) noexcept;
 
 struct SumTileMethod {
   const char* name;
@@ -54,9 +55,9 @@ struct SumTileMethod {
 // Returns every method in this binary, the fastest first; the last one runs everywhere.
 std::span<const SumTileMethod> sum_tile_methods() noexcept;
 
-void sum_tile_baseline(const float* a, const float* b, std::size_t n_rows, float* out) noexcept;
-void sum_tile_avx2(const float* a, const float* b, std::size_t n_rows, float* out) noexcept;
-void sum_tile_avx512(const float* a, const float* b, std::size_t n_rows, float* out) noexcept;
+void sum_tile_baseline(const float* a, const float* b, std::size_t n_rows, float* sums) noexcept;
+void sum_tile_avx2(const float* a, const float* b, std::size_t n_rows, float* sums) noexcept;
+void sum_tile_avx512(const float* a, const float* b, std::size_t n_rows, float* sums) noexcept;
 
 }  // namespace qsf
 

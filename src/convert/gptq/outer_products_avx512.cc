@@ -5,9 +5,9 @@
 
 namespace qsf {
 
-void sum_tile_avx512(const float* a, const float* b, std::size_t n_rows, float* out) noexcept {
+void sum_tile_avx512(const float* a, const float* b, std::size_t n_rows, float* sums) noexcept {
   typedef float Vector __attribute__((vector_size(64)));
-  sum_tile<Vector, 3, 8>(a, b, n_rows, out);
+  sum_tile<Vector, 3, 8>(a, b, n_rows, sums);
 }
 
 }  // namespace qsf

@@ -15,13 +15,23 @@ namespace {
 // Sums kVectors registers of rows and kCols columns of a tile at a time. Vector: of floats.
 template <typename Vector, std::size_t kVectors, std::size_t kCols>
 [[gnu::always_inline]] inline void sum_tile(const float* a, const float* b, std::size_t n_rows,
-                                            float* out) noexcept {
+                                            float* tile) noexcept {
   constexpr std::size_t kLanes = sizeof(Vector) / sizeof(float);
   constexpr std::size_t kHeight = kVectors * kLanes;
   static_assert(kPanelCols % kHeight == 0 && kPanelCols % kCols == 0);
   for (std::size_t first = 0; first < kPanelCols; first += kCols) {
     for (std::size_t top = 0; top < kPanelCols; top += kHeight) {
-      Vector sums[kCols][kVectors] = {};
+      Vector sums[kCols][kVectors];
+      const auto each = [&](auto copy) __attribute__((always_inline)) {
+#pragma GCC unroll 8
+        for (std::size_t k = 0; k < kCols; ++k) {
+#pragma GCC unroll 4
+          for (std::size_t v = 0; v < kVectors; ++v) {
+            copy(sums[k][v], tile + (first + k) * kPanelCols + top + v * kLanes);
+          }
+        }
+      };
+      each([](Vector& sum, const float* at) { __builtin_memcpy(&sum, at, sizeof(Vector)); });
       for (std::size_t r = 0; r < n_rows; ++r) {
         const float* const x = a + r * kPanelCols + top;
         const float* const y = b + r * kPanelCols + first;
@@ -37,14 +47,7 @@ template <typename Vector, std::size_t kVectors, std::size_t kCols>
           for (std::size_t v = 0; v < kVectors; ++v) sums[k][v] += xs[v] * column;
         }
       }
-#pragma GCC unroll 8
-      for (std::size_t k = 0; k < kCols; ++k) {
-#pragma GCC unroll 4
-        for (std::size_t v = 0; v < kVectors; ++v) {
-          __builtin_memcpy(out + (first + k) * kPanelCols + top + v * kLanes, &sums[k][v],
-                           sizeof(Vector));
-        }
-      }
+      each([](const Vector& sum, float* at) { __builtin_memcpy(at, &sum, sizeof(Vector)); });
     }
   }
 }
