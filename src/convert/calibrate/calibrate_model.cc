@@ -110,6 +110,7 @@ Result<CalibratedText> calibrate_model(const ModelSource& source, std::string te
   const ModelSpec& spec = source.spec();
   CollectOptions collect = options.collect;
   collect.context = std::min(collect.context, spec.max_positions);
+  collect.exact = false;
   if (collect.context < 2) {
     return invalid_argument("windows of %u tokens, expected at least 2", collect.context);
   }

@@ -326,7 +326,7 @@ Result<std::unique_ptr<StatisticsCollector>> StatisticsCollector::open(
   engine.max_context = options.context;
   engine.k_type = KvType::kF32;
   engine.v_type = KvType::kF32;
-  engine.exact = true;
+  engine.exact = options.exact;
   engine.preload = false;  // so that a cancellation does not wait for all weights
   engine.observer = &collector->observer_;
   engine.log = options.log;

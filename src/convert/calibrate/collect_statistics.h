@@ -120,8 +120,10 @@ struct CollectProgress {
 };
 
 struct CollectOptions {
-  std::uint32_t context = 512;         // tokens of a window
-  unsigned n_threads = 0;              // as EngineOptions
+  std::uint32_t context = 512;  // tokens of a window
+  unsigned n_threads = 0;       // as EngineOptions
+  // As EngineOptions. Int8 rows take less than half of the time where weights are coded.
+  bool exact = true;
   std::uint64_t ram_budget_bytes = 0;  // as EngineOptions, including the sums
   std::uint64_t consumer_bytes = 0;    // of the budget, for the consumers of run_layers()
   std::uint64_t other_bytes = 0;       // added to the budget that an error names

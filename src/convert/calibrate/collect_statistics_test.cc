@@ -590,6 +590,21 @@ TEST_F(CollectorTest, SameBitsAtAnyThreadsAndBudget) {
   EXPECT_EQ(run(streamed), want);
 }
 
+TEST_F(CollectorTest, Int8RowsGiveOtherBitsButTheSameAtAnyThreads) {
+  std::vector<std::vector<std::byte>> encoded;
+  for (const auto& [exact, n_threads] : {std::pair{true, 1U}, {false, 1U}, {false, 3U}}) {
+    auto collector = StatisticsCollector::open(
+        model().path(), {.context = kWindow, .n_threads = n_threads, .exact = exact});
+    ASSERT_TRUE(collector) << collector.error().message();
+    const auto calibration = (*collector)->run(some_tokens(kWindows * kWindow, kVocab));
+    ASSERT_TRUE(calibration) << calibration.error().message();
+    EXPECT_NEAR(calibration->loss, exact_loss(), 0.02 * exact_loss());
+    encoded.push_back(encode(*calibration));
+  }
+  EXPECT_NE(encoded[1], encoded[0]);
+  EXPECT_EQ(encoded[2], encoded[1]);
+}
+
 // Cancelled behind every window and started again, a run gives the bits of one that never was.
 TEST_F(CollectorTest, GoesOnWhereItWasCancelled) {
   const std::string state = testing_support::temporary_path("collect_state");
