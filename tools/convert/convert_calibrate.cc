@@ -117,6 +117,10 @@ qsf::Status check_saved(const ConvertOptions& options) {
     return qsf::invalid_argument("%s: a saved calibration has no Hessians; --gptq needs a text",
                                  options.calibration.c_str());
   }
+  if (options.tune) {
+    return qsf::invalid_argument("%s: a saved calibration has no text; --tune needs one",
+                                 options.calibration.c_str());
+  }
   if (!options.calibration_out.empty()) {
     return qsf::invalid_argument(
         "%s: this calibration is saved already; --calibration-out needs a text",
@@ -274,21 +278,28 @@ qsf::Result<qsf::TargetPlan> plan_target(const ConvertOptions& options,
   return plan;
 }
 
+qsf::Result<std::vector<qsf::TokenId>> read_windows(const ConvertOptions& options,
+                                                    const std::string& path, std::uint32_t context,
+                                                    std::uint64_t max_tokens,
+                                                    qsf::ByteSpan tokenizer) {
+  QSF_ASSIGN_OR_RETURN(const std::string text, read_text_start(options, path));
+  QSF_ASSIGN_OR_RETURN(const std::size_t index_bytes, qsf::Tokenizer::index_bytes(tokenizer));
+  std::vector<std::byte> index(index_bytes);
+  QSF_ASSIGN_OR_RETURN(const qsf::Tokenizer opened, qsf::Tokenizer::open(tokenizer, index));
+  auto tokens = qsf::calibration_tokens(opened, text, context, max_tokens);
+  if (!tokens) return qsf::Status(tokens.error()).with_context(path);
+  return tokens;
+}
+
 qsf::Result<std::vector<qsf::TokenId>> read_sketch_tokens(const ConvertOptions& options,
                                                           qsf::ByteSpan tokenizer) {
   if (tokenizer.empty()) {
     return qsf::unsupported("--head-sketch: the model has no tokenizer to read a text with");
   }
-  QSF_ASSIGN_OR_RETURN(const std::string text, read_text_start(options, options.head_sketch));
-  QSF_ASSIGN_OR_RETURN(const std::size_t index_bytes, qsf::Tokenizer::index_bytes(tokenizer));
-  std::vector<std::byte> index(index_bytes);
-  QSF_ASSIGN_OR_RETURN(const qsf::Tokenizer opened, qsf::Tokenizer::open(tokenizer, index));
   // A basis needs no more rows; the budget has to hold them.
   constexpr std::uint64_t kMostTokens = 8192;
-  auto tokens = qsf::calibration_tokens(opened, text, options.calibration_context,
-                                        std::min(options.calibration_tokens, kMostTokens));
-  if (!tokens) return qsf::Status(tokens.error()).with_context(options.head_sketch);
-  return tokens;
+  return read_windows(options, options.head_sketch, options.calibration_context,
+                      std::min(options.calibration_tokens, kMostTokens), tokenizer);
 }
 
 }  // namespace qsf_tools

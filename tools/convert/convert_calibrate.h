@@ -58,6 +58,14 @@ qsf::Result<qsf::TargetPlan> plan_target(const ConvertOptions& options,
                                          const qsf::Calibration& measured,
                                          ConvertProgress& progress);
 
+// Returns windows of a text, as qsf::calibration_tokens gives them.
+// Requires  the model has a tokenizer; its section
+// Fails     as qsf::calibration_tokens
+qsf::Result<std::vector<qsf::TokenId>> read_windows(const ConvertOptions& options,
+                                                    const std::string& path, std::uint32_t context,
+                                                    std::uint64_t max_tokens,
+                                                    qsf::ByteSpan tokenizer);
+
 // Returns the windows of the --head-sketch text. Fails  as qsf::calibration_tokens
 qsf::Result<std::vector<qsf::TokenId>> read_sketch_tokens(const ConvertOptions& options,
                                                           qsf::ByteSpan tokenizer);

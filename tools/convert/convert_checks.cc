@@ -136,6 +136,12 @@ std::uint64_t needed_bytes(const qsf::ModelSource& source, const qsf::TranscodeO
 
 }  // namespace
 
+std::uint64_t program_bytes(unsigned n_threads) {
+  const qsf::ProgramMemory program = qsf::program_memory();
+  return program.file_bytes + program.anonymous_bytes + program.stack_bytes + kHeapSlackBytes +
+         n_threads * kThreadSlackBytes + kMinCachedBytes;
+}
+
 std::uint64_t conversion_bytes(const qsf::ModelSource& source, const qsf::TranscodeOptions& options,
                                bool gptq) {
   return qsf::transcode_memory_bytes(source, options, gptq) +

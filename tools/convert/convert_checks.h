@@ -39,6 +39,9 @@ bool is_same_file(const std::string& a, const std::string& b);
 // Returns whether a file can be created under a name: makes one, and removes it.
 qsf::Status check_writable(const std::string& path);
 
+// Returns the bytes of the program as it is now, of threads, and of the smallest useful page cache.
+std::uint64_t program_bytes(unsigned n_threads);
+
 // Returns the bytes that a conversion takes beside the program and its inputs: tiles, rows, threads
 // and the smallest useful page cache.
 std::uint64_t conversion_bytes(const qsf::ModelSource& source, const qsf::TranscodeOptions& options,

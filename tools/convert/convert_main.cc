@@ -17,6 +17,7 @@
 #include <vector>
 
 #include "base/rng.h"
+#include "convert/calibrate/model_copy.h"
 #include "convert/encode/merged_model.h"
 #include "convert/encode/rotated_model.h"
 #include "convert/encode/transcode.h"
@@ -39,6 +40,7 @@
 #include "tools/convert/convert_checks.h"
 #include "tools/convert/convert_options.h"
 #include "tools/convert/convert_report.h"
+#include "tools/convert/convert_tune.h"
 #include "tools/convert/convert_work.h"
 
 namespace qsf_tools {
@@ -276,6 +278,24 @@ void print_result(const ConvertOptions& options, const Input& input,
   print_convert_summary(report, file);
 }
 
+// Converts to a file beside the output, which tuning reads.
+qsf::Result<qsf::TranscodeReport> transcode_and_tune(
+    const ConvertOptions& options, const qsf::ModelSource& source, const TuneWindows& windows,
+    ConvertCalibration& calibration, qsf::TranscodeOptions transcode, ConvertProgress& progress) {
+  const qsf::TemporaryName name(options.output);
+  transcode.compression = qsf::Compression::kNone;
+  transcode.on_size = [&](std::uint64_t bytes) { return check_room(options.output, 2 * bytes); };
+  QSF_ASSIGN_OR_RETURN(qsf::TranscodeReport report, qsf::transcode(source, name.path(), transcode));
+  progress.clear();
+  QSF_ASSIGN_OR_RETURN(const qsf::QsfReader converted, qsf::QsfReader::open(name.path()));
+  name.remove();                     // a killed process leaves nothing behind
+  calibration.compensation.reset();  // its memory is for tuning now
+  QSF_ASSIGN_OR_RETURN(const qsf::TuneReport tuned,
+                       tune(options, source, windows, converted, transcode, progress));
+  report.stored_bytes = tuned.bytes.stored;
+  return report;
+}
+
 qsf::Status convert(const ConvertOptions& options) {
   using Clock = std::chrono::steady_clock;
   const auto start = Clock::now();
@@ -288,6 +308,10 @@ qsf::Status convert(const ConvertOptions& options) {
   QSF_RETURN_IF_ERROR(fit_budget(*input.model, options.ram_budget_bytes, options.gptq, transcode));
   if (input.merged != nullptr) QSF_RETURN_IF_ERROR(input.merged->load());
   QSF_RETURN_IF_ERROR(check_target_size(options, *input.model, transcode));
+  TuneWindows windows;
+  if (options.tune) {
+    QSF_ASSIGN_OR_RETURN(windows, read_tune_windows(options, *input.model, transcode));
+  }
   QSF_ASSIGN_OR_RETURN(const std::unique_ptr<WorkFolder> work, open_work_folder(options, input));
   ConvertProgress progress(program_name(), !options.quiet);
   ConvertCalibration calibration;
@@ -312,7 +336,9 @@ qsf::Status convert(const ConvertOptions& options) {
   transcode.on_progress = [&](const qsf::TranscodeProgress& done) {
     progress.show(done.stage, done.section, done.done_weights, done.total_weights);
   };
-  auto report = qsf::transcode(*input.model, options.output, transcode);
+  auto report = options.tune ? transcode_and_tune(options, *input.model, windows, calibration,
+                                                  transcode, progress)
+                             : qsf::transcode(*input.model, options.output, transcode);
   progress.clear();
   if (!report) return std::move(report).error();
   QSF_RETURN_IF_ERROR(add_sketch(options, input.tokenizer));

@@ -56,6 +56,8 @@ struct ConvertOptions {
   std::uint64_t calibration_tokens = 65536;
   std::uint32_t calibration_context = 512;
   bool gptq = false;
+  bool tune = false;                 // fit scales and norms after rounding
+  std::uint32_t tune_passes = 1;     // over the text
   std::string head_sketch;           // a text to make a sketch of the output head by; or empty
   double head_sketch_percent = 0.0;  // of the head's bytes; 0: no sketch
   std::uint64_t target_bytes = 0;    // largest file, types chosen by matrix; 0: types by the preset

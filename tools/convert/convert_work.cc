@@ -20,6 +20,7 @@
 #include "base/crc32.h"
 #include "convert/calibrate/calibrate_model.h"
 #include "convert/calibrate/calibration.h"
+#include "convert/tune/tune_model.h"
 #include "format/model_spec.h"
 #include "format/qsf_layout.h"
 #include "io/atomic_file.h"
@@ -50,8 +51,9 @@ bool is_label(const std::string& name) {
 // it may have been killed while it had one.
 bool is_own(const std::string& temporary_or_last) {
   const std::string name = qsf::final_name(temporary_or_last);
-  const std::vector<std::string> seen = qsf::calibration_folder_names();
-  return is_section(name) || is_label(name) || std::ranges::find(seen, name) != seen.end();
+  std::vector<std::string> names = qsf::calibration_folder_names();
+  for (std::string& tuning : qsf::tune_folder_names()) names.push_back(std::move(tuning));
+  return is_section(name) || is_label(name) || std::ranges::find(names, name) != names.end();
 }
 
 std::vector<std::string> names_in(const std::string& folder) {
@@ -149,6 +151,7 @@ qsf::Result<std::string> describe(const ConvertOptions& options, const qsf::Mode
         << "--layout: " << static_cast<unsigned>(options.layout) << "\n"
         << "--tile-bytes: " << options.tile_bytes << "\n"
         << "--gptq: " << options.gptq << "\n"
+        << "--tune: " << (options.tune ? options.tune_passes : 0) << " passes\n"
         << "--merge-lora: " << options.merge.size() << " adapters, checksum "
         << (merged == nullptr ? 0 : merged->adapters_crc()) << "\n";
   if (options.calibration.empty()) return std::move(lines).str();
