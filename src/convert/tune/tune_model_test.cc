@@ -176,7 +176,8 @@ TEST_F(TuneModelTest, RefusesOtherModelsAndShortTexts) {
   const auto one_window = tune(out_, options());
   ASSERT_FALSE(one_window);
   EXPECT_THAT(one_window.error().message(), HasSubstr("at least two windows of 32"));
-  for (const char* name : {"gemma2", "gpt2", "mixtral", "olmo2", "granite", "llama_biased"}) {
+  for (const char* name : {"gemma2", "gpt2", "mixtral", "olmo2", "granite_tied", "ministral3",
+                           "smollm3", "llama_biased"}) {
     open(name);
     const auto report = tune(out_, options());
     ASSERT_FALSE(report) << name;
