@@ -52,9 +52,10 @@ qsf::Result<qsf::TuneReport> tune(const ConvertOptions& options, const qsf::Mode
   const std::uint64_t taken = needed(tuning.n_threads);
   if (taken > budget) {
     return qsf::out_of_budget(
-        "--ram-budget %s: too small: --tune takes %s with one thread; raise the budget, or lower "
-        "--calibration-context",
-        megabytes(budget).c_str(), megabytes(taken).c_str());
+        "--ram-budget %s: too small: --tune takes %s with one thread; raise the budget to %llu, or "
+        "lower --calibration-context",
+        megabytes(budget).c_str(), megabytes(taken).c_str(),
+        static_cast<unsigned long long>(qsf::ceil_div(taken, std::uint64_t{1'000'000})));
   }
   // What is left is for the original's rows and, as far as files are small, for the page cache.
   const std::uint64_t left = budget - taken;

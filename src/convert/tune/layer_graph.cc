@@ -151,8 +151,9 @@ LayerGraph::LayerGraph(const ModelSpec& spec, std::uint32_t context, unsigned n_
 
 std::uint64_t LayerGraph::memory_bytes(const ModelSpec& spec, std::uint32_t context,
                                        std::size_t n_rows, unsigned n_threads) noexcept {
-  const std::uint64_t columns = std::uint64_t{5} * spec.hidden +
-                                5 * (spec.q_dim() + spec.kv_dim()) + std::uint64_t{6} * spec.ffn;
+  // Those of a pass, and what the backward pass makes of them.
+  const std::uint64_t columns =
+      6 * (std::uint64_t{spec.hidden} + spec.q_dim() + spec.kv_dim()) + 5 * std::uint64_t{spec.ffn};
   const std::uint64_t scores = 3 * kScoreRows * std::uint64_t{context};
   return (n_rows * columns + n_threads * scores) * sizeof(float);
 }

@@ -143,7 +143,8 @@ std::uint64_t tune_memory_bytes(const ModelSource& original, const QsfReader& co
   constexpr std::uint64_t kStateCopies = 4;
   return TunedModel::memory_bytes(converted) + kStateCopies * n_factors * sizeof(float) +
          TuneGradients::memory_bytes(original.spec(), context, n_threads) +
-         n_threads * original.read_buffer_bytes() + original.resident_bytes();
+         n_threads * (TunedModel::thread_bytes(converted) + original.read_buffer_bytes()) +
+         original.resident_bytes();
 }
 
 Result<TuneReport> tune_model(const ModelSource& original, const QsfReader& converted,

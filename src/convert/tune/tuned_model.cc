@@ -141,6 +141,17 @@ std::uint64_t TunedModel::memory_bytes(const QsfReader& reader) noexcept {
   return most + 2 * n_factors * sizeof(float) + 2 * kMaxTileBytes;
 }
 
+std::uint64_t TunedModel::thread_bytes(const QsfReader& reader) noexcept {
+  constexpr std::uint64_t kProductBytes = 1 << 20;
+  std::uint64_t n_cols = 0;
+  for (const SectionDirectory& section : reader.directories()) {
+    for (const TensorInfo& info : section.tensors) {
+      n_cols = std::max<std::uint64_t>(n_cols, info.cols);
+    }
+  }
+  return kGradientRows * n_cols * sizeof(float) + kProductBytes;
+}
+
 const TunedTensor* TunedModel::find(std::size_t section, TensorKind kind) const noexcept {
   for (const TunedTensor& tensor : sections_[section]) {
     if (tensor.info.kind == kind) return &tensor;

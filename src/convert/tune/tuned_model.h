@@ -69,6 +69,8 @@ class TunedModel final : public TuneWeights, private GradientSink {
 
   // Bytes of the largest section: as it is stored, and as f32 where it is a layer.
   static std::uint64_t memory_bytes(const QsfReader& reader) noexcept;
+  // Bytes that a thread takes for gradients of weights and for products.
+  static std::uint64_t thread_bytes(const QsfReader& reader) noexcept;
 
   std::span<float> factors() noexcept { return factors_; }
   std::span<float> gradients() noexcept { return gradients_; }
