@@ -40,7 +40,7 @@ TEST_F(MakeBackendTest, ObeysQsfIsa) {
   const auto pool = ThreadPool::create(1);
   ASSERT_TRUE(pool.has_value());
   for (const kernels::Isa isa : kernels::kAllIsas) {
-    if (!kernels::isa_covers(kernels::runnable_isa(host_cpu()), isa)) continue;
+    if (!kernels::can_run_isa(host_cpu(), isa)) continue;
     const std::string name(kernels::isa_name(isa));
     setenv("QSF_ISA", name.c_str(), 1);
     const auto backend = make_cpu_backend(**pool, false);
