@@ -193,8 +193,11 @@ INSTANTIATE_TEST_SUITE_P(Models, TuneGradientsTest,
                                          TunedCase{"qwen2", QuantType::kQ2A},
                                          TunedCase{"qwen3", QuantType::kQ3Super},
                                          TunedCase{"mistral", QuantType::kQ2S},
+                                         TunedCase{"mistral", QuantType::kQ2Trellis},
                                          TunedCase{"llama_yarn", QuantType::kQ3K}),
-                         [](const auto& tested) { return std::string(tested.param.model); });
+                         [](const auto& tested) {
+                           return std::string(tested.param.model) + std::to_string(tested.index);
+                         });
 
 }  // namespace
 }  // namespace qsf

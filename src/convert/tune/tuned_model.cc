@@ -34,15 +34,19 @@ bool has_fields(QuantType type) noexcept {
 
 // The offset of a field in a row of layout 0.
 std::size_t field_offset(const TunedTensor& tensor, std::size_t group, bool min) noexcept {
+  if (has_row_scale(tensor.info.format.type)) return 0;
   const std::size_t block = group * (tensor.group_cols / tensor.info.format.block);
   return locate_in_row(tensor.info.format, block).fields + (min ? sizeof(F16) : 0);
 }
 
-float field(ByteSpan row, std::size_t offset) noexcept {
+// Fields are f16, but for the f32 of a row.
+float field(QuantType type, ByteSpan row, std::size_t offset) noexcept {
+  if (has_row_scale(type)) return load_le<float>(row, offset);
   return to_f32(F16{load_le<std::uint16_t>(row, offset)});
 }
 
-void put_field(MutableByteSpan row, std::size_t offset, float value) noexcept {
+void put_field(QuantType type, MutableByteSpan row, std::size_t offset, float value) noexcept {
+  if (has_row_scale(type)) return store_le(row, offset, value);
   store_le(row, offset, to_f16(std::clamp(value, -kF16Max, kF16Max)).bits);
 }
 
@@ -50,7 +54,7 @@ void put_field(MutableByteSpan row, std::size_t offset, float value) noexcept {
 std::vector<float> decode_alone(const TunedTensor& tensor, ByteSpan row, bool min) {
   std::vector<std::byte> alone(row.begin(), row.end());
   for (std::size_t g = 0; g < tensor.n_groups; ++g) {
-    put_field(alone, field_offset(tensor, g, !min), 0.0F);
+    put_field(tensor.info.format.type, alone, field_offset(tensor, g, !min), 0.0F);
   }
   std::vector<float> weights(tensor.info.cols);
   decode_row(tensor.info.format, alone, weights);
@@ -65,7 +69,9 @@ TunedTensor tuned_tensor(const TensorInfo& info, std::size_t first) noexcept {
     tensor.group_cols = 1;
     tensor.n_groups = is_tuned_norm(info.kind) ? info.cols : 0;
   } else if (has_fields(info.format.type)) {
-    tensor.group_cols = is_super_type(info.format.type) ? kSuperColumns : info.format.block;
+    tensor.group_cols = is_super_type(info.format.type)   ? kSuperColumns
+                        : has_row_scale(info.format.type) ? info.cols
+                                                          : info.format.block;
     tensor.n_groups = ceil_div(info.cols, tensor.group_cols);
     tensor.has_min = has_min(info.format.type);
   }
@@ -77,7 +83,8 @@ void set_row_fields(const TunedTensor& tensor, std::span<const float> factors,
   for (std::size_t i = 0; i < factors.size(); ++i) {
     const bool min = i >= tensor.n_groups;
     const std::size_t at = field_offset(tensor, min ? i - tensor.n_groups : i, min);
-    put_field(row, at, field(row, at) * (1.0F + factors[i]));
+    const QuantType type = tensor.info.format.type;
+    put_field(type, row, at, field(type, row, at) * (1.0F + factors[i]));
   }
 }
 
