@@ -6,7 +6,8 @@
 // followed by Adam. The last tenth of the windows is held out: the factors with the least
 // divergence there are written, so that the file is never worse than before by that measure.
 //
-// Work    a window costs 8 multiplications a weight and row, and 4 more of the original's
+// Work    5 multiplications for a row and weight of the layers, one of them the original's; 6 for
+//         one of the head
 // Memory  one layer as f32, its rows and gradients, and the rows of a batch between the layers
 // Based on: Chen et al., "EfficientQAT", 2024; docs/decisions/066-tuning.md
 
