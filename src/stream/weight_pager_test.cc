@@ -107,7 +107,7 @@ TEST_F(WeightPagerTest, EveryTypeLayoutAndBlockSizeGivesTheSameWeights) {
       }
     }
   }
-  EXPECT_EQ(n_files, 2 * (3 + 6 * 4 + 3 + 3 * 2 + 4 + 3 + 1));
+  EXPECT_EQ(n_files, 2 * (3 + 6 * 4 + 3 + 3 * 2 + 4 + 3 + 1 + 2));
 }
 
 TEST_F(WeightPagerTest, CompressedFilesAndThreadsGiveTheSameWeights) {

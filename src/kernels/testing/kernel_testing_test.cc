@@ -100,8 +100,12 @@ TEST(ReferenceTest, AgreesWithTheCodec) {
           decode_group_row(format, ByteSpan(problem.groups().data() + r / 16 * step, step), r % 16,
                            172, decoded);
           for (std::uint32_t c = 0; c < 172; ++c) {
-            ASSERT_EQ(static_cast<float>(problem.weights()[r * 172 + c]), decoded[c])
-                << problem.name() << " row " << r << " column " << c;
+            const auto exact = static_cast<float>(problem.weights()[r * 172 + c]);
+            if (is_trellis_type(type)) {  // their two products are rounded one after the other
+              ASSERT_NEAR(exact, decoded[c], 0x1p-23 * std::fabs(exact)) << problem.name();
+              continue;
+            }
+            ASSERT_EQ(exact, decoded[c]) << problem.name() << " row " << r << " column " << c;
           }
         }
       }
