@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <optional>
 #include <span>
 #include <utility>
 
@@ -18,6 +19,7 @@
 #include "quant/base3.h"
 #include "quant/codec.h"
 #include "quant/interleave.h"
+#include "quant/search/trellis_search.h"
 
 namespace qsf {
 namespace {
@@ -342,6 +344,19 @@ Status check_options(const ModelSource& source, const TranscodeOptions& options)
 
 }  // namespace
 
+namespace {
+
+// Whether a path through a trellis may be searched, whose memory grows with the columns of a row.
+bool may_search_trellis(const TranscodeOptions& options) noexcept {
+  const auto is_trellis = [](const std::optional<QuantType>& type) {
+    return type && is_trellis_type(*type);
+  };
+  return options.formats != nullptr || is_trellis(options.preset.type()) ||
+         is_trellis(options.vocabulary_type);
+}
+
+}  // namespace
+
 std::uint64_t transcode_memory_bytes(const ModelSource& source, const TranscodeOptions& options,
                                      bool compensates) {
   // The bytes of a unit: weights, encoded rows, and rows in the layout of the file.
@@ -354,7 +369,10 @@ std::uint64_t transcode_memory_bytes(const ModelSource& source, const TranscodeO
     max_cols = std::max<std::uint64_t>(max_cols, t.source->cols);
     row_bytes = std::max<std::uint64_t>(row_bytes, sizeof(float) * kTileRowAlign * t.source->cols);
   }
-  return options.n_threads * (unit_rows * max_cols * kBytesPerWeight + source.read_buffer_bytes()) +
+  const std::uint64_t search_bytes =
+      may_search_trellis(options) ? max_cols * kTrellisSearchBytesPerColumn : 0;
+  return options.n_threads *
+             (unit_rows * max_cols * kBytesPerWeight + search_bytes + source.read_buffer_bytes()) +
          kTileCopies * std::max(options.tile_bytes, row_bytes) + source.resident_bytes();
 }
 

@@ -21,6 +21,11 @@
 
 namespace qsf {
 
+// Memory that the search for a row takes for each of its columns: where a path comes from for 1,024
+// states of a quarter of a column, costs of 16 levels likewise, and what is kept of three rows.
+inline constexpr std::uint64_t kTrellisSearchBytesPerColumn =
+    kTrellisStates / kTrellisStreams + 16 * sizeof(float) / kTrellisStreams + 64;
+
 // What weights are in units of their scale, and what an error of that unit costs.
 struct TrellisTargets {
   std::vector<float> values;  // weight / scale; 0 where the scale is 0
