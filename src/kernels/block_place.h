@@ -175,6 +175,20 @@ static constexpr float kZeroPoint = kType == QuantType::kQk256   ? -2.0F
 template <QuantType kType>
 static constexpr int kLevelShift = kType == QuantType::kMxfp4 ? 12 : 0;
 
+// The tables of trellis types as constants of the tier, so that its objects define no shared
+// symbol.
+static constexpr TrellisTables kTables = kTrellisTables;
+template <QuantType kType>
+struct LevelBytes {
+  std::uint8_t of[16];
+};
+template <QuantType kType>
+static constexpr LevelBytes<kType> kTrellisLevels = [] {
+  LevelBytes<kType> levels = {};
+  for (unsigned i = 0; i < 16; ++i) levels.of[i] = trellis_levels(kType)[i];
+  return levels;
+}();
+
 // Where the bits of a power of two come from its exponent: those of twice the scale are exponent
 // << 23, or for the exponent 0 this subnormal.
 static constexpr std::uint32_t kTwiceLeastScale = 0x00400000;

@@ -8,7 +8,7 @@
 
 #include <algorithm>
 #include <cmath>
-#include <cstring>
+#include <string>
 #include <vector>
 
 #include "base/rng.h"
@@ -53,7 +53,11 @@ TEST(TrellisTest, FourLevelsAreFourApartBehindEveryState) {
   }
 }
 
-TEST(TrellisTest, StepsAreThoseOfDynamicProgrammingOnEveryWidth) {
+class TrellisStepsTest : public ::testing::TestWithParam<std::size_t> {};
+
+TEST_P(TrellisStepsTest, EqualDynamicProgramming) {
+  const TrellisStepsMethod& method = trellis_steps_methods()[GetParam()];
+  if (!method.is_available()) GTEST_SKIP() << "this CPU has no " << method.name;
   constexpr std::size_t kSteps = 40;
   constexpr float kFar = 1e30F;
   Rng rng(1);
@@ -73,20 +77,26 @@ TEST(TrellisTest, StepsAreThoseOfDynamicProgrammingOnEveryWidth) {
     }
     least = next;
   }
-  std::vector<std::uint8_t> expected_from;
-  for (const TrellisStepsMethod& method : trellis_steps_methods()) {
-    if (!method.is_available()) continue;
-    std::vector<float> costs(kTrellisStates, kFar);
-    costs[trellis_state(5U << 2U)] = 0.0F;
-    std::vector<std::uint8_t> from(kTrellisStates * kSteps);
-    method.run(level_costs.data(), kSteps, costs.data(), from.data());
-    for (unsigned state = 0; state < kTrellisStates; ++state) {
-      ASSERT_EQ(costs[trellis_state(state << 2U)], least[state]) << method.name << " " << state;
-    }
-    if (expected_from.empty()) expected_from = from;
-    EXPECT_EQ(from, expected_from) << method.name;
+  std::vector<float> costs(kTrellisStates, kFar);
+  costs[trellis_state(5U << 2U)] = 0.0F;
+  std::vector<std::uint8_t> from(kTrellisStates * kSteps);
+  method.run(level_costs.data(), kSteps, costs.data(), from.data());
+  for (unsigned state = 0; state < kTrellisStates; ++state) {
+    ASSERT_EQ(costs[trellis_state(state << 2U)], least[state]) << state;
   }
+  std::vector<float> baseline_costs(kTrellisStates, kFar);
+  baseline_costs[trellis_state(5U << 2U)] = 0.0F;
+  std::vector<std::uint8_t> baseline_from(from.size());
+  take_trellis_steps_baseline(level_costs.data(), kSteps, baseline_costs.data(),
+                              baseline_from.data());
+  EXPECT_EQ(from, baseline_from);
 }
+
+INSTANTIATE_TEST_SUITE_P(Methods, TrellisStepsTest,
+                         ::testing::Range(std::size_t{0}, trellis_steps_methods().size()),
+                         [](const auto& tested) {
+                           return std::string(trellis_steps_methods()[tested.param].name);
+                         });
 
 // Bounds a little above what was measured on 80,000 weights, 0.0704 and 0.0204.
 TEST(TrellisTest, NormalWeightsLoseLessThanInCodebooks) {

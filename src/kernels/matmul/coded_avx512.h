@@ -158,19 +158,6 @@ struct LevelCodebook {
   return _mm512_broadcast_i32x4(_mm_loadu_si128(reinterpret_cast<const __m128i*>(table)));
 }
 
-// Constants of the tier, so that its objects define no shared symbol.
-static constexpr TrellisTables kTables = kTrellisTables;
-template <QuantType kType>
-struct LevelBytes {
-  std::uint8_t of[16];
-};
-template <QuantType kType>
-static constexpr LevelBytes<kType> kTrellisLevels = [] {
-  LevelBytes<kType> levels = {};
-  for (unsigned i = 0; i < 16; ++i) levels.of[i] = trellis_levels(kType)[i];
-  return levels;
-}();
-
 // The nibbles of a line of symbols: of field f its symbol, and below it the one before, which of
 // field 0 is the last of the line before.
 [[gnu::always_inline]] static inline __m512i trellis_nibble(__m512i line, __m512i before,

@@ -106,20 +106,11 @@ template <QuantType kType, std::uint32_t kBlock>
 [[gnu::always_inline]] static inline void decode_trellis(const std::byte* codes,
                                                          unsigned lines_back,
                                                          Four fours[kBlock / 4]) noexcept {
-  static constexpr TrellisTables kTables = kTrellisTables;
-  struct Levels {
-    std::uint8_t of[16];
-  };
-  static constexpr Levels kLevels = [] {
-    Levels levels = {};
-    for (unsigned i = 0; i < 16; ++i) levels.of[i] = trellis_levels(kType)[i];
-    return levels;
-  }();
   constexpr unsigned kLines = kBlock / 16;
   const uint8x16_t newest = vld1q_u8(kTables.newest);
   const uint8x16_t middle = vld1q_u8(kTables.middle);
   const uint8x16_t oldest = vld1q_u8(kTables.oldest);
-  const uint8x16_t levels = vld1q_u8(kLevels.of);
+  const uint8x16_t levels = vld1q_u8(kTrellisLevels<kType>.of);
   const std::byte* const back = lines_before(codes, lines_back);
   // A symbol, and below it the one before, which of field 0 is the last of the line before.
   const auto nibble_of = [](uint8x16_t line, uint8x16_t before, unsigned field) {
