@@ -15,6 +15,7 @@
 #include "quant/codec.h"
 #include "quant/search/search_loops.h"
 #include "quant/search/trellis_search.h"
+#include "quant/testing/expected_methods.h"
 
 namespace qsf {
 namespace {
@@ -92,6 +93,10 @@ TEST_P(TrellisStepsTest, EqualDynamicProgramming) {
   EXPECT_EQ(from, baseline_from);
 }
 
+TEST(TrellisTest, MethodsOfTheTierAreAvailable) {
+  testing_support::expect_methods_of_tier(trellis_steps_methods());
+}
+
 INSTANTIATE_TEST_SUITE_P(Methods, TrellisStepsTest,
                          ::testing::Range(std::size_t{0}, trellis_steps_methods().size()),
                          [](const auto& tested) {
@@ -104,13 +109,16 @@ TEST(TrellisTest, NormalWeightsLoseLessThanInCodebooks) {
   Rng rng(2);
   for (std::size_t f = 0; f < std::size(kFormats); ++f) {
     double error = 0.0;
+    double nearest = 0.0;
     double energy = 0.0;
     for (int r = 0; r < 8; ++r) {
       const std::vector<float> row = normal_row(2048, rng);
       error += squared_error(row, round_trip(kFormats[f], row, {}));
+      nearest += squared_error(row, round_trip(kFormats[f], row, kNearestRounding));
       energy += squared_error(row, std::vector<float>(row.size()));
     }
     EXPECT_LT(error / energy, kBounds[f]) << quant_type_name(kFormats[f].type);
+    EXPECT_LT(error, 0.985 * nearest) << "scales are not fitted";
   }
 }
 

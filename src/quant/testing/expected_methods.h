@@ -23,7 +23,7 @@ void expect_methods_of_tier(const Methods& methods) {
   const std::string_view expected = isa == nullptr ? "" : isa;
   std::vector<std::string_view> names = {"baseline"};
   const bool has_avx512 = expected.starts_with("avx512") || expected == "amx";
-  if (has_avx512 || expected == "avx2") names.emplace_back("avx2");
+  if (has_avx512 || expected == "avx2" || expected == "avxvnni") names.emplace_back("avx2");
   if (has_avx512) names.emplace_back("avx512");
   for (const std::string_view name : names) {
     const auto method =
