@@ -168,7 +168,7 @@ template <QuantType kType, std::uint32_t kBlock, typename Take>
         for (unsigned r = 0; r < 16; ++r) {
           const auto byte = [&](unsigned i) { return words[i].v[r / 4][r % 4] >> (8 * k) & 255U; };
           const std::uint32_t symbols = byte(0) | byte(1) << 8 | byte(2) << 16;
-          std::uint32_t value = kTrellisValues<kType>[symbols >> (2 * f + 6) & 4095U];
+          std::uint32_t value = kTrellisValues<kType>.of[symbols >> (2 * f + 6) & 4095U];
           const std::uint32_t plane = planes.v[r / 4][r % 4] >> (8 * k + line % 2 * 4 + f);
           value += (plane & 1U) * kTrellisRefinement;
           rows.v[r / 4][r % 4] = static_cast<float>(value);

@@ -80,12 +80,16 @@ constexpr unsigned trellis_index(unsigned window) noexcept {
                                kTrellisTables.oldest[window & 15U]);
 }
 
-// The values of all windows, without refinement.
+// The values of all windows, without refinement. A plain array: kernels read it, and an object of
+// theirs must define no operator of a class.
+struct TrellisValues {
+  std::uint8_t of[kTrellisWindows];
+};
 template <QuantType kType>
-constexpr std::array<std::uint8_t, kTrellisWindows> trellis_values() noexcept {
-  std::array<std::uint8_t, kTrellisWindows> values{};
+constexpr TrellisValues trellis_values() noexcept {
+  TrellisValues values{};
   for (unsigned w = 0; w < kTrellisWindows; ++w)
-    values[w] = trellis_levels(kType)[trellis_index(w)];
+    values.of[w] = trellis_levels(kType)[trellis_index(w)];
   return values;
 }
 
