@@ -2,6 +2,7 @@
 //
 // The shapes of a model's caches: keys and values, and states.
 
+#include <algorithm>
 #include <span>
 
 #include "engine/engine_plan.h"
@@ -9,7 +10,8 @@
 namespace qsf {
 
 KvShape kv_shape(const ModelSpec& spec, const EngineOptions& options) {
-  const std::uint32_t n_layers = spec.n_kv_layers();
+  // A part of a model may have none of these layers, but its sequences have slots like the others'.
+  const std::uint32_t n_layers = std::max(spec.n_kv_layers(), 1U);
   const std::span<const KvHeads> heads = spec.layer_heads;
   return {.n_layers = n_layers,
           .n_kv_heads = spec.n_kv_heads,

@@ -93,8 +93,9 @@ Result<std::unique_ptr<Engine>> Engine::open(const std::string& path,
   return std::unique_ptr<Engine>(new Engine(std::move(impl)));
 }
 
-Result<EnginePlan> Engine::plan_file(const std::string& path, const EngineOptions& options) {
-  return EngineOpener(options).plan(path);
+Result<EnginePlan> Engine::plan_file(const std::string& path, const EngineOptions& options,
+                                     bool with_memory_rate) {
+  return EngineOpener(options).plan(path, with_memory_rate);
 }
 
 const ModelSpec& Engine::spec() const noexcept {

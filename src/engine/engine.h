@@ -50,6 +50,7 @@ class OperatorObserver;  // ops/operator_observer.h
 class RoutingHook;       // model/expert_router.h
 struct BudgetRefusal;    // budget.h
 struct EnginePlan;       // engine_plan.h
+struct LayerCut;         // model/layer_cut.h
 struct PassMessage;      // pass_message.h
 struct PromptProgress;   // pass.h
 
@@ -93,6 +94,13 @@ struct AdapterUse {
   std::uint16_t number = 0;  // from 1 on, in the order of EngineOptions::adapters; 0: none
   float scale = 1.0F;        // beside that of the adapter itself
   friend bool operator==(const AdapterUse&, const AdapterUse&) = default;
+};
+
+// Sees every pass before it is computed, to have other engines execute() it. A failure ends the
+// pass. Requires  EngineOptions::record_passes
+struct PassHook {
+  Status (*announce)(const PassMessage& pass, void* user) = nullptr;
+  void* user = nullptr;
 };
 
 // Sees every layer of a pass when it is computed, and may cancel the engine.
@@ -163,6 +171,10 @@ struct EngineOptions {
   std::string kv_spill_path;
   // False: open() returns before the resident weights are read; the first pass waits for them.
   bool preload = true;
+  // The layers that this engine runs, where others run the rest; outlives the engine. An engine
+  // with the ends makes passes, as one of all layers does; others execute() its messages.
+  const LayerCut* cut = nullptr;
+  PassHook pass_hook;
   OperatorObserver* observer = nullptr;  // of every operator; outlives the engine
   LayerHook layer_hook;                  // not for models with residual streams
   H2oRanker h2o_ranker;                  // of KvPolicy::kH2o; null: by mean attention
@@ -320,9 +332,11 @@ class Engine {
   //        the arena cannot be mapped
   static Result<std::unique_ptr<Engine>> open(const std::string& path,
                                               const EngineOptions& options);
-  // Returns what open() would plan now, without reading a weight.
+  // Returns what open() would plan now, without reading a weight. The memory's rate is measured
+  // where it is wanted, which takes a moment and memory.
   // Fails  as open() does before it loads
-  static Result<EnginePlan> plan_file(const std::string& path, const EngineOptions& options);
+  static Result<EnginePlan> plan_file(const std::string& path, const EngineOptions& options,
+                                      bool with_memory_rate = true);
   ~Engine();
   Engine(const Engine&) = delete;
   Engine& operator=(const Engine&) = delete;

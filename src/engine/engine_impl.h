@@ -191,6 +191,10 @@ struct Engine::Impl {
   Status check_generates() const;
   // Fails  kOutOfBudget when a prompt has to be a pass and has more rows
   Status check_pass_of(std::size_t n_prompt_rows) const;
+  // Fails  kUnsupported with EngineOptions::cut
+  Status check_whole(const char* what) const;
+  // Fails  as EngineOptions::pass_hook
+  Status announce(const PassInFlight& pass);
 
   // Returns whether cancel() was called, and resets that.
   bool take_cancel() noexcept;

@@ -14,6 +14,7 @@
 #include "engine/engine_impl.h"
 #include "engine/process_memory.h"
 #include "model/architecture.h"
+#include "model/layer_cut.h"
 #include "ops/make_backend.h"
 #include "platform/clock.h"
 #include "platform/memory.h"
@@ -52,8 +53,9 @@ Result<std::unique_ptr<Engine::Impl>> EngineOpener::open(const std::string& path
   return std::move(impl_);
 }
 
-Result<EnginePlan> EngineOpener::plan(const std::string& path) {
+Result<EnginePlan> EngineOpener::plan(const std::string& path, bool with_memory_rate) {
   QSF_RETURN_IF_ERROR(prepare(path));
+  if (!with_memory_rate) return std::move(impl_->plan);
   // Nothing of the plan is mapped yet, so half of the free memory can be used for a moment, and of
   // a budget the part that the process does not hold yet.
   std::uint64_t most_bytes = machine_.limits.headroom_bytes / 2;
@@ -130,6 +132,7 @@ Status EngineOpener::read_directories(const std::string& path) {
     QSF_RETURN_IF_ERROR(impl_->reader->use_experts(n_used));
   }
   QSF_RETURN_IF_ERROR(leave_out_layers());
+  QSF_RETURN_IF_ERROR(take_cut().with_context(path));
   QSF_RETURN_IF_ERROR(
       check_expert_preference(impl_->options.expert_preference, spec()).with_context(path));
   if (spec().has_state()) {
@@ -145,7 +148,7 @@ Status EngineOpener::read_directories(const std::string& path) {
   QSF_RETURN_IF_ERROR(impl_->open_adapters());
   choose_drafts();
   QSF_RETURN_IF_ERROR(check_options(impl_->options, spec()).with_context(path));
-  if (const SectionInfo* section = impl_->reader->find_section("tokenizer")) {
+  if (const SectionInfo* section = tokenizer_section()) {
     std::array<std::byte, kSectionHeaderBytes> header{};
     const std::size_t n_bytes = std::min<std::size_t>(section->bytes, header.size());
     const MutableByteSpan read = MutableByteSpan(header).first(n_bytes);
@@ -163,6 +166,25 @@ Status EngineOpener::read_directories(const std::string& path) {
                        make_cpu_backend(*impl_->threads, options.exact || keeps_floats(spec())));
   impl_->backend->set_observer(options.observer);
   return open_draft_model();
+}
+
+// All that follows sees a model of the layers that run here.
+Status EngineOpener::take_cut() {
+  const LayerCut* const cut = impl_->options.cut;
+  if (cut == nullptr) return ok_status();
+  QSF_RETURN_IF_ERROR(check_cut(*cut, spec()));
+  EngineOptions& options = impl_->options;
+  options.record_passes = cut->has_ends;
+  leave_out_prefix_cache("layers of this model run in other processes");
+  Result<std::vector<std::uint32_t>> left_out =
+      impl_->reader->use_layers(cut->layers, KeptLayers::kPart);
+  return left_out.has_value() ? ok_status() : std::move(left_out).error();
+}
+
+// Null for a model without one, and where texts are none of this engine's business.
+const SectionInfo* EngineOpener::tokenizer_section() const {
+  const LayerCut* const cut = impl_->options.cut;
+  return cut == nullptr || cut->has_ends ? impl_->reader->find_section("tokenizer") : nullptr;
 }
 
 Status EngineOpener::open_draft_model() {
@@ -320,8 +342,8 @@ Status EngineOpener::map_memory() {
 }
 
 Status EngineOpener::load_tokenizer() {
-  const SectionInfo* section = impl_->reader->find_section("tokenizer");
-  if (section == nullptr) return ok_status();  // the model takes token ids alone
+  const SectionInfo* section = tokenizer_section();
+  if (section == nullptr) return ok_status();  // takes token ids alone
   const PlanRegions& regions = impl_->plan.regions;
   const MutableByteSpan bytes = impl_->arena->carve(regions.tokenizer_section);
   QSF_RETURN_IF_ERROR(impl_->reader->read_section(*section, bytes));
@@ -586,6 +608,11 @@ Status EngineOpener::make_decoder() {
   if (!impl_->adapter_files.empty()) {
     QSF_RETURN_IF_ERROR(impl_->load_adapters(impl_->arena->carve(plan.regions.adapters)));
     decoder.set_adapters(&impl_->adapter_set);
+  }
+  if (impl_->options.cut != nullptr) {
+    const MutableByteSpan rows = impl_->arena->carve(plan.regions.relayed_rows);
+    decoder.set_cut(impl_->options.cut, {reinterpret_cast<float*>(rows.data()),
+                                         std::size_t{plan.rows_per_pass} * spec().hidden});
   }
   impl_->decoder.emplace(std::move(decoder));
   QSF_RETURN_IF_ERROR(make_head());

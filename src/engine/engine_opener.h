@@ -26,13 +26,15 @@ class EngineOpener {
   // Fails  as Engine::open
   Result<std::unique_ptr<Engine::Impl>> open(const std::string& path);
   // Fails  as Engine::plan_file
-  Result<EnginePlan> plan(const std::string& path);
+  Result<EnginePlan> plan(const std::string& path, bool with_memory_rate);
 
  private:
   const ModelSpec& spec() const;
   Status prepare(const std::string& path);
   Status read_directories(const std::string& path);
   Status leave_out_layers();
+  Status take_cut();
+  const SectionInfo* tokenizer_section() const;
   Status open_device(bool direct, unsigned depth);
   Status probe_disk();
   Status make_plan();

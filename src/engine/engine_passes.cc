@@ -219,6 +219,11 @@ Status Engine::Impl::check_generates() const {
       reader->file().path().c_str());
 }
 
+Status Engine::Impl::check_whole(const char* what) const {
+  if (options.cut == nullptr) return ok_status();
+  return unsupported("%s: layers of this model run in other processes; use one process", what);
+}
+
 Status Engine::Impl::check_pass_of(std::size_t n_prompt_rows) const {
   if (!prompts_are_whole() || n_prompt_rows <= rows_per_pass) return ok_status();
   if (reader->spec().bidirectional) {
@@ -325,13 +330,16 @@ Status Engine::Impl::run_pass(PassInFlight& in_flight) {
   RowFeed feed = {draft_model.get(), in_flight.rows};
   const bool feeds = draft_model != nullptr && draft_model->takes_rows();
   begin_states(in_flight);
-  Status status = decoder->run({.rows = in_flight.rows,
-                                .kv = &*kv,
-                                .cancel = &cancel,
-                                .sink = in_flight.outputs.empty() ? nullptr : &sinks,
-                                .on_layer = report_layer,
-                                .on_layer_user = &report,
-                                .normed = {feeds ? feed_row : nullptr, &feed}});
+  Status status = announce(in_flight);
+  if (status.ok()) {
+    status = decoder->run({.rows = in_flight.rows,
+                           .kv = &*kv,
+                           .cancel = &cancel,
+                           .sink = in_flight.outputs.empty() ? nullptr : &sinks,
+                           .on_layer = report_layer,
+                           .on_layer_user = &report,
+                           .normed = {feeds ? feed_row : nullptr, &feed}});
+  }
   // The pass that a cancellation stopped consumes it.
   if (status.code() == StatusCode::kCancelled || in_flight.all_cancelled) take_cancel();
   if (status.ok()) {
@@ -344,6 +352,12 @@ Status Engine::Impl::run_pass(PassInFlight& in_flight) {
   }
   count_work(in_flight.parts, status.ok(), monotonic_ns() - start);
   return status;
+}
+
+// Tells the engines that run the other layers.
+Status Engine::Impl::announce(const PassInFlight& pass) {
+  if (options.pass_hook.announce == nullptr) return ok_status();
+  return options.pass_hook.announce({pass.id, pass.changes, pass.rows}, options.pass_hook.user);
 }
 
 Status Engine::Impl::run_parts(std::span<const PassPart> parts) {
@@ -360,6 +374,7 @@ Status Engine::Impl::finish_parts(PassInFlight& pass, Status added) {
   if (!status.ok()) {
     take_back(pass);
   } else if (!pass.rows.empty()) {
+    pass.changes.swap(changes);
     running = true;
     status = run_pass(pass);
     running = false;
@@ -371,6 +386,7 @@ Status Engine::Impl::finish_parts(PassInFlight& pass, Status added) {
 template <typename Run>
 Status Engine::Impl::run_alone(SequenceId sequence, std::span<const TokenId> tokens,
                                LogitsSink* sink, Run run) {
+  QSF_RETURN_IF_ERROR(check_whole("a part of a pass"));
   QSF_ASSIGN_OR_RETURN(PassInFlight* const pass, take_pass());
   keep_within_limits();
   running = true;

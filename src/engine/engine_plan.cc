@@ -18,6 +18,7 @@
 #include "kv/prefix_tree.h"
 #include "kv/spilled_kv_store.h"
 #include "model/decoder.h"
+#include "model/layer_cut.h"
 #include "model/position_tables.h"
 #include "model/sketched_head.h"
 #include "platform/cpu_count.h"
@@ -167,7 +168,7 @@ class Planner {
 
   void add_tokenizer() {
     const std::uint64_t section = inputs_.reader.tokenizer_bytes();
-    if (section == 0) return;  // the model takes token ids alone
+    if (section == 0 || !has_ends()) return;  // takes token ids alone
     grammar_bytes_ = GrammarEngine::region_bytes(options_.grammar, spec_.n_vocab);
     tokenizer_bytes_ = align_up(section, kRegionAlign) + inputs_.tokenizer_index_bytes;
   }
@@ -176,7 +177,8 @@ class Planner {
     return WeightPager::plan(inputs_.reader, {.bytes = bytes,
                                               .n_queues = inputs_.reading.n_queues,
                                               .ring_bytes = inputs_.reading.ring_bytes,
-                                              .mapped = inputs_.reading.mapped});
+                                              .mapped = inputs_.reading.mapped,
+                                              .layers_alone = !has_ends()});
   }
 
   // Streaming needs further tables, more with a larger ring.
@@ -194,6 +196,11 @@ class Planner {
 
   std::vector<BufferShape> buffer_shapes(std::uint32_t rows) const {
     return Decoder::buffer_shapes(spec_, rows, decoder_options(options_, inputs_.adapters));
+  }
+  // Whether embedding and output head are used here.
+  bool has_ends() const { return options_.cut == nullptr || options_.cut->has_ends; }
+  std::uint64_t relayed_row_bytes(std::uint32_t rows) const {
+    return options_.cut == nullptr ? 0 : std::uint64_t{rows} * spec_.hidden * sizeof(float);
   }
   bool windowed() const { return options_.kv_policy.policy != KvPolicy::kFull; }
   bool spills() const { return !options_.kv_spill_path.empty(); }
@@ -316,7 +323,7 @@ class Planner {
           kv_bytes(context, rows, spilled),
           spill_table_bytes(context, rows, spilled) + scratch_bytes(rows, context) +
               row_list_bytes(rows) + KvCache::region_bytes(kv_limits(options_, context, rows)) +
-              prefix_cache_bytes(context, rows));
+              align_up(relayed_row_bytes(rows), kRegionAlign) + prefix_cache_bytes(context, rows));
       for (const BufferShape& shape : buffer_shapes(rows)) {
         bytes = saturating_add(
             bytes,
@@ -462,6 +469,10 @@ class Planner {
           "rows_" + std::string(shape.name),
           inputs_.backend.buffer_bytes(shape.n_rows, shape.n_cols),
           printed("%u rows of %u f32, padded to whole blocks", shape.n_rows, shape.n_cols)));
+    }
+    if (options_.cut != nullptr) {
+      plan_.regions.relayed_rows = plan.add("relayed_rows", relayed_row_bytes(rows),
+                                            "rows from and to the layers of other processes");
     }
     plan_.regions.backend_scratch =
         plan.add("scratch", scratch_bytes(rows, plan_.max_context),

@@ -73,6 +73,7 @@ struct PlanRegions {
   RegionId h2o_eviction;          // only with KvPolicy::kH2o
   RegionId states;                // only of a model with layers that have one
   std::vector<RegionId> buffers;  // as Decoder::buffer_shapes
+  RegionId relayed_rows;  // only with EngineOptions::cut
   RegionId backend_scratch;
   RegionId head_sketch;  // only with has_sketched_head()
   RegionId sample_logits;
@@ -154,6 +155,10 @@ Status check_prefix_cache(const EngineOptions& options, std::uint64_t page_bytes
 // Fails  kInvalidArgument, naming the option; kUnsupported for a feature that does not exist, or
 //        not for this model
 Status check_options(const EngineOptions& options, const ModelSpec& spec);
+
+// Rejects cuts that the model does not allow.
+// Fails  kInvalidArgument, naming what is wrong; kUnsupported where layers depend on each other
+Status check_cut(const LayerCut& cut, const ModelSpec& spec);
 
 // Plans.
 // Requires    check_options() is OK

@@ -2,14 +2,18 @@
 //
 // Checks of an engine's options, before anything is planned.
 
+#include <algorithm>
 #include <cstdint>
+#include <functional>
 #include <string>
 #include <vector>
 
 #include "engine/engine_plan.h"
 #include "engine/speculation.h"
+#include "format/kept_layers.h"
 #include "kv/kv_policy.h"
 #include "model/architecture.h"
+#include "model/layer_cut.h"
 #include "platform/threads.h"
 
 namespace qsf {
@@ -166,6 +170,35 @@ Status check_caller_memory(const std::vector<CallerMemory>& regions) {
 
 }  // namespace
 
+Status check_cut(const LayerCut& cut, const ModelSpec& spec) {
+  if (const char* const bond = bond_of_layers(spec); bond != nullptr) {
+    return unsupported("this model cannot be cut between layers: %s; run it in one process", bond);
+  }
+  if (spec.mtp_block || spec.embeds_only) {
+    return unsupported(
+        "this model is a part of another one, or embeds texts; run it in one "
+        "process");
+  }
+  const auto ascends = [](const std::vector<std::uint32_t>& v) {
+    return !v.empty() && std::adjacent_find(v.begin(), v.end(), std::greater_equal<>()) == v.end();
+  };
+  if (!ascends(cut.layers) || cut.layers.back() >= spec.n_layers) {
+    return invalid_argument("layers of a cut: expected ascending ones below %u, at least one",
+                            spec.n_layers);
+  }
+  if (!ascends(cut.window_ends) || cut.window_ends.front() == 0 ||
+      cut.window_ends.back() != cut.layers.size()) {
+    return invalid_argument("windows of a cut: expected ends from 1 to %zu, ascending",
+                            cut.layers.size());
+  }
+  if (cut.has_ends && cut.layers.front() != 0) {
+    return invalid_argument("cut: begins with layer %u, but the first one follows the embedding",
+                            cut.layers.front());
+  }
+  if (cut.relay == nullptr) return invalid_argument("cut: expected a relay");
+  return ok_status();
+}
+
 Status check_options(const EngineOptions& options, const ModelSpec& spec) {
   if (options.n_threads > kMaxThreads) {
     return invalid_argument("threads: %u, expected 0 (automatic) to %u", options.n_threads,
@@ -199,6 +232,15 @@ Status check_options(const EngineOptions& options, const ModelSpec& spec) {
                             options.grammar.max_grammars,
                             static_cast<unsigned long long>(options.grammar.mask_bytes),
                             kMaxGrammars, static_cast<unsigned long long>(kMaxCallerBytes));
+  }
+  if (options.cut != nullptr && options.max_passes_in_flight != 1) {
+    return unsupported("passes in flight: %u, expected 1 with layers in other processes",
+                       options.max_passes_in_flight);
+  }
+  if (options.cut != nullptr && options.expert_preference != 0.0F) {
+    return unsupported(
+        "expert preference: what is in memory differs between processes; leave it "
+        "out");
   }
   if (options.max_passes_in_flight == 0 || options.max_passes_in_flight > kMaxSequences) {
     return invalid_argument("passes in flight: %u, expected 1 to %u", options.max_passes_in_flight,

@@ -290,6 +290,7 @@ Status Session::visible_positions(std::uint32_t layer, std::uint32_t kv_head,
 }
 
 Status Session::save(const std::string& path, ByteSpan chat) {
+  QSF_RETURN_IF_ERROR(engine_.check_whole("saving a session"));
   if (tokens_.empty()) {
     return invalid_argument("%s: the session has no tokens yet; there is nothing to save",
                             path.c_str());
@@ -305,6 +306,7 @@ Status Session::save(const std::string& path, ByteSpan chat) {
 }
 
 Status Session::park_rows(const std::string& path) {
+  QSF_RETURN_IF_ERROR(engine_.check_whole("parking a generation"));
   const std::uint32_t n_rows = engine_.kv->n_slots(sequence_);
   if (n_rows == 0) return ok_status();
   const std::span<const TokenId> rows = std::span<const TokenId>(tokens_).first(n_rows);
@@ -329,6 +331,7 @@ Status Session::resume_rows(const std::string& path, std::size_t n_rows) {
 }
 
 Status Session::load(const std::string& path, std::vector<std::byte>* chat) {
+  QSF_RETURN_IF_ERROR(engine_.check_whole("loading a session"));
   QSF_RETURN_IF_ERROR(check_idle());
   if (!tokens_.empty() || pending_token_ != kNoToken) {
     return invalid_argument("%s: the session holds %zu tokens; load into a new one", path.c_str(),

@@ -13,15 +13,6 @@
 namespace qsf {
 namespace {
 
-// What binds a layer to others than by the residual stream; null: nothing.
-const char* bond_of_layers(const ModelSpec& spec) noexcept {
-  if (spec.shares_kv()) return "layers use keys and values of other layers";
-  if (spec.has_streams()) return "its residual streams are made and merged by layers";
-  if (spec.layer_input_dim != 0) return "tokens have an input for each layer";
-  if (spec.norms_stream) return "a layer's norm is that of the sum before it";
-  return nullptr;
-}
-
 template <typename T>
 void keep_values(std::span<const std::uint32_t> kept, std::vector<T>& of_layers) {
   if (of_layers.empty()) return;
@@ -30,6 +21,14 @@ void keep_values(std::span<const std::uint32_t> kept, std::vector<T>& of_layers)
 }
 
 }  // namespace
+
+const char* bond_of_layers(const ModelSpec& spec) noexcept {
+  if (spec.shares_kv()) return "layers use keys and values of other layers";
+  if (spec.has_streams()) return "its residual streams are made and merged by layers";
+  if (spec.layer_input_dim != 0) return "tokens have an input for each layer";
+  if (spec.norms_stream) return "a layer's norm is that of the sum before it";
+  return nullptr;
+}
 
 Result<std::vector<std::uint32_t>> choose_layers(std::span<const float> importance, float quality) {
   const auto n_layers = static_cast<std::uint32_t>(importance.size());
@@ -68,7 +67,7 @@ Result<std::vector<std::uint32_t>> choose_layers(std::span<const float> importan
   return layers;
 }
 
-Status keep_layers(std::span<const std::uint32_t> kept, ModelSpec& spec) {
+Status keep_layers(std::span<const std::uint32_t> kept, ModelSpec& spec, KeptLayers as) {
   QSF_CHECK(!kept.empty() && kept.back() < spec.n_layers);
   QSF_CHECK(ranges::is_sorted(kept));
   if (kept.size() == spec.n_layers) return ok_status();
@@ -88,7 +87,8 @@ Status keep_layers(std::span<const std::uint32_t> kept, ModelSpec& spec) {
   for (std::uint32_t layer = 0; layer < rest.n_layers; ++layer) {
     n_sparse += rest.has_experts(layer) ? 1 : 0;
   }
-  if (rest.n_attention_layers() == 0 || (rest.n_experts != 0 && n_sparse == 0)) {
+  if (as == KeptLayers::kModel &&
+      (rest.n_attention_layers() == 0 || (rest.n_experts != 0 && n_sparse == 0))) {
     return unsupported("quality: of %u layers none is left that %s; use more", spec.n_layers,
                        rest.n_attention_layers() == 0 ? "attends" : "has experts");
   }

@@ -28,11 +28,21 @@ inline constexpr std::uint32_t kKeptEnds = 2;  // layers at each end that are ne
 //         the message names; or layers without importance, with the option that measures it
 Result<std::vector<std::uint32_t>> choose_layers(std::span<const float> importance, float quality);
 
+// Returns what binds layers to others than by the residual stream; null: nothing.
+const char* bond_of_layers(const ModelSpec& spec) noexcept;
+
+// What the layers that are kept are to be.
+enum class KeptLayers : std::uint8_t {
+  kModel,  // a model
+  kPart,   // a part of one, of which others run the rest
+};
+
 // Makes a spec that of the model without the other layers.
 // Requires  kept is ascending, below n_layers
 // Fails     kUnsupported where layers depend on each other beyond the residual stream, or where
-//           none is left that attends, or that has experts in a mixture of experts
-Status keep_layers(std::span<const std::uint32_t> kept, ModelSpec& spec);
+//           none is left in a model that attends, or that has experts in a mixture of experts
+Status keep_layers(std::span<const std::uint32_t> kept, ModelSpec& spec,
+                   KeptLayers as = KeptLayers::kModel);
 
 }  // namespace qsf
 

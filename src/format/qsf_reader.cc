@@ -417,11 +417,17 @@ Result<std::vector<std::uint32_t>> QsfReader::use_quality(float quality) {
   }
   auto kept = choose_layers(importance, quality);
   if (!kept.has_value()) return std::move(kept).error().with_context(file_.path());
-  QSF_RETURN_IF_ERROR(keep_layers(*kept, spec_).with_context(file_.path()));
+  return use_layers(*kept, KeptLayers::kModel);
+}
+
+Result<std::vector<std::uint32_t>> QsfReader::use_layers(std::span<const std::uint32_t> kept,
+                                                         KeptLayers as) {
+  QSF_RETURN_IF_ERROR(keep_layers(kept, spec_, as).with_context(file_.path()));
   std::vector<std::uint32_t> left_out;
+  std::uint32_t place = 0;  // among the layers that there were
   const auto leave_out = [&](const SectionDirectory& directory) {
     if (directory.kind != SectionKind::kLayer) return false;
-    if (ranges::binary_search(*kept, directory.layer)) return false;
+    if (ranges::binary_search(kept, place++)) return false;
     left_out.push_back(directory.layer);
     return true;
   };

@@ -19,6 +19,7 @@
 #include "base/bytes.h"
 #include "base/result.h"
 #include "base/status.h"
+#include "format/kept_layers.h"
 #include "format/model_spec.h"
 #include "format/qsf_layout.h"
 #include "io/file.h"
@@ -56,6 +57,10 @@ class QsfReader {
   // Returns those that are left out, ascending.
   // Fails  as choose_layers and keep_layers of format/kept_layers.h
   Result<std::vector<std::uint32_t>> use_quality(float quality);
+  // Leaves out the layers that are not in `kept`, as use_quality() does; returns them.
+  // Requires  kept is ascending, not empty and below n_layers()
+  // Fails     as keep_layers
+  Result<std::vector<std::uint32_t>> use_layers(std::span<const std::uint32_t> kept, KeptLayers as);
   // All metadata as stored, the keys behind spec() included.
   const Metadata& metadata() const noexcept { return metadata_; }
   std::uint32_t n_layers() const noexcept { return spec_.n_layers; }

@@ -227,8 +227,13 @@ void Decoder::set_adapters(const AdapterSet* adapters) {
 
 Status Decoder::run(const Pass& pass) {
   begin(pass, 0, spec_.n_layers);
-  Status status = embed(pass);
-  if (status.ok()) status = run_layers(pass, 0, spec_.n_layers);
+  Status status = ok_status();
+  if (cut_ == nullptr) {
+    status = embed(pass);
+    if (status.ok()) status = run_layers(pass, 0, spec_.n_layers);
+  } else {
+    status = run_windows(pass);
+  }
   if (status.ok()) status = head(pass);
   if (status.ok() && pass.normed.take != nullptr) norm_rows();
   QSF_RETURN_IF_ERROR(end(std::move(status)));
@@ -242,23 +247,13 @@ Status Decoder::run_part(const Pass& pass, std::uint32_t first, std::uint32_t la
   QSF_DCHECK(hidden.size() == pass.rows.size() * spec_.hidden);
   QSF_DCHECK(pass.sink == nullptr || last == spec_.n_layers);
   begin(pass, first, last);
-  const auto row = [&](std::uint32_t i) {
-    return hidden.subspan(std::size_t{i} * spec_.hidden, spec_.hidden);
-  };
   Status status = ok_status();
   if (first == 0 || spec_.layer_input_dim != 0) status = embed(pass);
-  if (first != 0) {
-    for (std::uint32_t i = 0; i < counts_.n_rows; ++i) {
-      backend_.upload_row(buffers_.hidden, i, row(i));
-    }
-  }
+  if (first != 0) upload_rows(hidden);
   if (status.ok()) status = run_layers(pass, first, last);
   if (status.ok() && pass.sink != nullptr) status = head(pass);
   QSF_RETURN_IF_ERROR(end(std::move(status)));
-  for (std::uint32_t i = 0; i < counts_.n_rows; ++i) {
-    const std::span<const float> values = backend_.read_row(buffers_.hidden, i);
-    std::copy(values.begin(), values.end(), row(i).begin());
-  }
+  download_rows(hidden);
   return ok_status();
 }
 

@@ -19,6 +19,7 @@
 #include "format/model_spec.h"
 #include "model/adapter_set.h"
 #include "model/expert_router.h"
+#include "model/layer_cut.h"
 #include "model/logits_sink.h"
 #include "model/sketched_head.h"
 #include "model/weights.h"
@@ -136,6 +137,14 @@ class Decoder {
   // The matrix that gives logits.
   const MatrixRef& head_matrix() const noexcept { return weights_.head; }
 
+  // Has run() exchange rows with other processes, from the next pass on.
+  // Requires  the cut and `rows` outlive their use; the layers of the cut are those of the spec
+  // Shapes    rows [max_rows * hidden size]
+  void set_cut(const LayerCut* cut, std::span<float> rows) noexcept {
+    cut_ = cut;
+    relayed_rows_ = rows;
+  }
+
   // Shows every row's experts to a hook from the next pass on; null: to none.
   void set_routing_hook(RoutingHook* hook) noexcept { routing_hook_ = hook; }
 
@@ -193,6 +202,11 @@ class Decoder {
   void begin(const Pass& pass, std::uint32_t first, std::uint32_t last);
   Status embed(const Pass& pass);
   Status run_layers(const Pass& pass, std::uint32_t first, std::uint32_t last);
+  Status run_windows(const Pass& pass);
+  Status receive_rows(const Pass& pass, std::uint32_t window);
+  Status send_rows(std::uint32_t window);
+  void upload_rows(std::span<const float> rows);
+  void download_rows(std::span<float> rows);
   Status run_layer(const Pass& pass, std::uint32_t layer);
   Status head(const Pass& pass);
   Result<bool> search_head(const Pass& pass);
@@ -297,6 +311,8 @@ class Decoder {
   float expert_preference_ = 0.0F;
   RoutingHook* routing_hook_ = nullptr;
   SketchedHead* sketched_head_ = nullptr;
+  const LayerCut* cut_ = nullptr;
+  std::span<float> relayed_rows_;  // [max_rows * hidden], with a cut
   const AdapterSet* adapters_ = nullptr;
   std::vector<std::uint16_t> pass_adapters_;  // of the pass's rows, each once
   std::vector<LowRankPair> adapter_pairs_;    // [adapters][kMaxProducts], of the product in work

@@ -21,6 +21,7 @@ struct WeightLimits {
   unsigned n_queues = 1;
   std::uint64_t ring_bytes = 0;  // for the disk's full rate; 0: kDefaultRingBytes
   bool mapped = false;           // tiles in kernel form are used from the mapped file
+  bool layers_alone = false;     // matrices of embedding and output head are not used here
 };
 
 inline constexpr std::uint64_t kDefaultRingBytes = std::uint64_t{16} << 20;

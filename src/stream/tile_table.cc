@@ -97,7 +97,7 @@ std::uint32_t TileTable::tensor_number(std::uint32_t section, std::uint32_t inde
 Result<TileTable> TileTable::build(const QsfReader& reader, const WeightLimits& limits) {
   QSF_CHECK(limits.n_queues > 0);
   TileTable table(reader);
-  QSF_RETURN_IF_ERROR(table.list_tiles(limits.mapped));
+  QSF_RETURN_IF_ERROR(table.list_tiles(limits));
   table.find_order();
   QSF_RETURN_IF_ERROR(table.count_bytes(limits));
   QSF_RETURN_IF_ERROR(table.choose(limits));
@@ -105,7 +105,7 @@ Result<TileTable> TileTable::build(const QsfReader& reader, const WeightLimits& 
   return table;
 }
 
-Status TileTable::list_tiles(bool mapped) {
+Status TileTable::list_tiles(const WeightLimits& limits) {
   std::uint64_t n_tiles = 0;
   std::uint64_t n_tensors = 0;
   const std::span<const SectionDirectory> directories = reader_->directories();
@@ -123,7 +123,8 @@ Status TileTable::list_tiles(bool mapped) {
   tensors_.reserve(static_cast<std::size_t>(n_tensors));
   first_tensor_.reserve(directories.size() + 1);
   for (std::uint32_t section = 0; section < directories.size(); ++section) {
-    list_section(section, mapped);
+    const bool is_layer = directories[section].kind == SectionKind::kLayer;
+    list_section(section, limits.mapped, is_layer || !limits.layers_alone);
   }
   first_tensor_.push_back(static_cast<std::uint32_t>(tensors_.size()));
   n_matrix_tiles_ = n_all_tiles();
@@ -150,13 +151,14 @@ void TileTable::share_expert_slots() {
   for (PagedTile& tile : tiles_) tile.mapped = tile.mapped && tile.expert == kNoExpert;
 }
 
-// Lists the matrices' tiles and the tensors of a section.
-void TileTable::list_section(std::uint32_t section, bool mapped) {
+// Lists the tensors of a section, and its matrices' tiles where they are used.
+void TileTable::list_section(std::uint32_t section, bool mapped, bool used) {
   const SectionDirectory& directory = reader_->directories()[section];
   first_tensor_.push_back(static_cast<std::uint32_t>(tensors_.size()));
   for (const TensorInfo& tensor : directory.tensors) {
     tensors_.push_back({.kind = tensor.kind, .n_rows = tensor.rows, .n_cols = tensor.cols});
   }
+  if (!used) return;
   const TileId first_id = n_all_tiles();
   for (std::uint32_t index = 0; index < directory.tiles.size(); ++index) {
     const TileInfo& info = directory.tiles[index];
@@ -221,7 +223,10 @@ void TileTable::find_order() {
 // Appends the tiles of the experts, expert by expert.
 void TileTable::order_experts() {
   const ModelSpec& spec = reader_->spec();
-  if (spec.n_experts == 0) return;
+  // A part of a mixture of experts may have none.
+  const bool any =
+      ranges::any_of(tiles_, [](const PagedTile& tile) { return tile.expert != kNoExpert; });
+  if (!any) return;
   const std::size_t n_experts = std::size_t{spec.n_layers} * spec.n_experts;
   const std::size_t first = order_.size();
   for (TileId id = 0; id < n_matrix_tiles_; ++id) {

@@ -137,9 +137,9 @@ class TileTable {
  private:
   explicit TileTable(const QsfReader& reader) noexcept : reader_(&reader) {}
 
-  Status list_tiles(bool mapped);
+  Status list_tiles(const WeightLimits& limits);
   void share_expert_slots();
-  void list_section(std::uint32_t section, bool mapped);
+  void list_section(std::uint32_t section, bool mapped, bool used);
   void group_tiles(std::uint32_t section, TileId first_id);
   void find_order();
   void order_experts();
