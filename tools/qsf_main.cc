@@ -8,6 +8,7 @@
 #include <string_view>
 #include <utility>
 
+#include "qsf/qsf.h"
 #include "tools/common/console.h"
 #include "tools/common/option_parser.h"
 #include "tools/common/programs.h"
@@ -20,19 +21,20 @@ struct Command {
   const char* name;
   int (*main)(int argc, char** argv);
   bool runs_models_only;  // needs no code that converts or serves
+  bool takes_ranks;       // runs a model over the processes that mpirun starts
   const char* summary;
 };
 
 constexpr Command kCommands[] = {
-    {"run", run_main, true, "Complete a prompt with a model; on a terminal, chat"},
-    {"chat", chat_main, true, "Chat with a model"},
-    {"serve", serve_main, false, "Serve models over HTTP, with a web page"},
-    {"convert", convert_main, false, "Convert a model folder or a GGUF file to a .qsf file"},
-    {"inspect", inspect_main, true, "Print a model file's metadata, check it, plan a run"},
-    {"perplexity", perplexity_main, true, "Measure how well a model predicts a text"},
-    {"bench", bench_main, false, "Measure the speed of prompts and of generation"},
-    {"parity", parity_main, false, "Compare a model's logits with another engine's"},
-    {"cache", cache_main, true, "List or remove the models that run has converted"},
+    {"run", run_main, true, true, "Complete a prompt with a model; on a terminal, chat"},
+    {"chat", chat_main, true, true, "Chat with a model"},
+    {"serve", serve_main, false, true, "Serve models over HTTP, with a web page"},
+    {"convert", convert_main, false, false, "Convert a model folder or a GGUF file to a .qsf file"},
+    {"inspect", inspect_main, true, false, "Print a model file's metadata, check it, plan a run"},
+    {"perplexity", perplexity_main, true, true, "Measure how well a model predicts a text"},
+    {"bench", bench_main, false, false, "Measure the speed of prompts and of generation"},
+    {"parity", parity_main, false, false, "Compare a model's logits with another engine's"},
+    {"cache", cache_main, true, false, "List or remove the models that run has converted"},
 };
 
 const Command* find_command(std::string_view name) {
@@ -64,10 +66,28 @@ void print_help(std::FILE* stream) {
       stream);
 }
 
+// Of several processes that mpirun starts, rank 0 runs the command, and the others serve it.
 int run_command(const Command& command, std::string name, int argc, char** argv) {
   set_program_name(std::move(name));
   if (command.runs_models_only) set_conversion_code_aside();
-  return command.main(argc, argv);
+  int rank = 0;
+  int n_ranks = 1;
+  qsf_error error = {};
+  if (qsf_ranks_join(&rank, &n_ranks, &error) != QSF_OK) {
+    print_error("qsf", error.message);
+    return kFailure;
+  }
+  if (rank != 0) return kSuccess;
+  int result = kUsage;
+  if (n_ranks == 1 || command.takes_ranks) {
+    result = command.main(argc, argv);
+  } else {
+    print_error(
+        "qsf " + std::string(command.name),
+        "runs in one process, not in " + std::to_string(n_ranks) + "; start it without mpirun");
+  }
+  qsf_ranks_leave();
+  return result;
 }
 
 int usage(const std::string& problem) {

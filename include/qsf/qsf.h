@@ -2,7 +2,7 @@
  *
  * QSF: run a language model in the memory you give it. The whole public interface, plain C11,
  * with qsf/adapters.h, chat_prompt.h, config.h, grammar.h, hooks.h, plan.h, prefix_cache.h,
- * sampling.h and serving.h, which it includes.
+ * ranks.h, sampling.h and serving.h, which it includes.
  *
  * Start here
  *   1. qsf_config_default, qsf_config_set_ram_budget   settings; NULL takes the defaults
@@ -545,6 +545,7 @@ QSF_API qsf_code qsf_generation_get_result(const QSFGeneration* generation,
 #include "qsf/adapters.h" /* LoRA adapters of sessions */
 #include "qsf/prefix_cache.h"
 #include "qsf/serving.h" /* admission, bounds of a step, parking: for servers */
+#include "qsf/ranks.h" /* one model over several processes */
 
 /* ---- 7 Memory plan ----------------------------------------------------------------------- */
 

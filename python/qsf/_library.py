@@ -184,6 +184,9 @@ UNBOUND: dict[str, str] = {
          "qsf_grammar_matcher_is_finished", "qsf_grammar_matcher_mask",
          "qsf_grammar_matcher_reset"],
         "generations apply grammars; samplers of the caller's do without"),
+    **dict.fromkeys(
+        ["qsf_config_set_ranks", "qsf_ranks_join", "qsf_ranks_leave"],
+        "for programs that mpirun starts; the package's library has no MPI"),
     "qsf_config_set_kv_type": "qsf_config_set_kv_types sets both",
     "qsf_engine_apply_chat_template": "qsf_chat_prompt_create keeps control tokens apart",
     "qsf_engine_generate": "sessions generate",

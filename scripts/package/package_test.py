@@ -70,7 +70,7 @@ def check_debian(packages, scratch):
                  + [f"share/fish/vendor_completions.d/{tool}.fish" for tool in TOOLS]
                  + ["share/doc/qsf/copyright", "share/doc/qsf/changelog.Debian.gz", SBOM], packages["qsf"])
     expect_files(os.path.join(scratch, "libqsf-dev", "usr"),
-                 ["include/qsf/qsf.h", "include/qsf/config.h", "include/qsf/adapters.h", "include/qsf/chat_prompt.h", "include/qsf/grammar.h", "include/qsf/hooks.h", "include/qsf/sampling.h", "include/qsf/serving.h", "include/qsf/plan.h", "include/qsf/prefix_cache.h", "lib/libqsf.a", "lib/pkgconfig/qsf.pc", "lib/cmake/qsf/qsfConfig.cmake",
+                 ["include/qsf/qsf.h", "include/qsf/config.h", "include/qsf/adapters.h", "include/qsf/chat_prompt.h", "include/qsf/grammar.h", "include/qsf/hooks.h", "include/qsf/ranks.h", "include/qsf/sampling.h", "include/qsf/serving.h", "include/qsf/plan.h", "include/qsf/prefix_cache.h", "lib/libqsf.a", "lib/pkgconfig/qsf.pc", "lib/cmake/qsf/qsfConfig.cmake",
                   "share/doc/libqsf-dev/copyright", "share/doc/qsf/examples/hello.c"], packages["libqsf-dev"])
     expect_files(os.path.join(scratch, "libqsf0", "usr"),
                  ["lib/libqsf.so.0", "share/doc/libqsf0/copyright"], packages["libqsf0"])

@@ -195,9 +195,9 @@ Status open_engine(const char* model_path, const QSFConfig* config, QSFEngine** 
     options.load_progress_user = &progress;
   }
 
-  auto opened = Engine::open(model_path, options);
-  if (!opened.has_value()) return std::move(opened).error();
-  handle->engine = std::move(opened).value();
+  QSF_ASSIGN_OR_RETURN(RankedEngine opened, open_on_ranks(model_path, options, settings));
+  handle->ring = std::move(opened.ring);
+  handle->engine = std::move(opened.engine);
   if (const Tokenizer* tokenizer = handle->engine->tokenizer()) {
     handle->chat_prompts.emplace(handle->engine->spec(), *tokenizer);
   }

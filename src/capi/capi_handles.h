@@ -32,6 +32,7 @@
 #include "engine/engine_plan.h"
 #include "engine/sampler.h"
 #include "qsf/qsf.h"
+#include "ranks/rank_group.h"
 
 namespace qsf::capi {
 
@@ -79,6 +80,8 @@ struct QSFConfig {
   int kv_heavy = static_cast<int>(qsf::KvPolicyOptions{}.heavy);
   bool rope_reindex = false;
   int rows_per_pass = 0;
+  int rank_window = 0;
+  bool force_ranks = false;
   int read_path = QSF_READ_AUTO;  // a qsf_read_path, unchecked
   bool preload = true;
   bool exact = false;
@@ -146,6 +149,7 @@ struct QSFEngine {
   bool freed = false;                       // the engine itself
   QSFConfig config;                         // the callbacks are used as long as the engine lives
   QSFPlan plan;
+  std::shared_ptr<qsf::Ring> ring;  // of several ranks; outlives the engine
   std::unique_ptr<qsf::Engine> engine;
   std::optional<qsf::ChatPrompts> chat_prompts;  // empty without a tokenizer
   std::string quant_type;
@@ -260,6 +264,10 @@ bool guarded_with_callback(const QSFConfig* config, Body&& body) noexcept {
 // Reads a configuration into what the engine takes, callbacks aside.
 // Fails  kInvalidArgument or kUnsupported, naming the setting
 Result<EngineOptions> read_config(const QSFConfig& config);
+// Opens an engine: on all ranks of the group that this process joined, else here. Fails  as either
+Result<RankedEngine> open_on_ranks(const std::string& path, const EngineOptions& options,
+                                   const QSFConfig& config);
+void leave_ranks() noexcept;
 // Has an engine call the hooks of `config`, which outlives it.
 void set_hooks(QSFConfig& config, EngineOptions& options) noexcept;
 

@@ -127,6 +127,7 @@ static void test_setters_of_null(void) {
   qsf_config_set_draft_model(NULL, "draft");
   qsf_config_set_head(NULL, QSF_HEAD_FULL);
   qsf_config_set_max_sessions(NULL, 1);
+  qsf_config_set_ranks(NULL, 1, 1);
   qsf_config_set_kv_positions(NULL, 1);
   qsf_config_set_log_callback(NULL, on_log, &seen);
   qsf_config_set_error_callback(NULL, on_error, &seen);

@@ -62,8 +62,8 @@ bool EngineOptions::is_default() const {
          sequences == 1 && kv_positions == 0 && read_path == "auto" && kv_spill.empty() && !exact &&
          !pin && quality == 1.0F && adapters.files.empty() && speculate == "auto" &&
          head == "certified" && max_drafts == 0 && draft.empty() && experts == 0 &&
-         expert_margin == 0.0F && kv_types.is_default() && kv_policy.is_default() &&
-         attention.is_default();
+         expert_margin == 0.0F && ranks.is_default() && kv_types.is_default() &&
+         kv_policy.is_default() && attention.is_default();
 }
 
 void add_threads_option(OptionParser& parser, int& threads, const std::string& group) {
@@ -111,6 +111,20 @@ void add_expert_margin_option(OptionParser& parser, float& margin, const std::st
              "default: 0, never")
       .type_name("X")
       .number_in(0.0, 1e6)
+      .group(group);
+}
+
+void add_rank_options(OptionParser& parser, RankChoice& choice, const std::string& group) {
+  parser
+      .value("--rank-window", choice.window,
+             "With several processes that mpirun starts: layers that one computes before the next "
+             "goes on; default: chosen")
+      .type_name("LAYERS")
+      .integer_in(1, kMaxInt)
+      .group(group);
+  parser
+      .flag("--force-ranks", choice.force,
+            "Run a model with several processes that one would run faster")
       .group(group);
 }
 
@@ -290,6 +304,7 @@ void add_engine_options(OptionParser& parser, EngineOptions& options, const std:
   add_attention_options(parser, options.attention, group);
   add_exact_option(parser, options.exact, group);
   add_pin_option(parser, options.pin, group);
+  add_rank_options(parser, options.ranks, group);
   add_quality_option(parser, options.quality, group);
   add_experts_option(parser, options.experts, group);
   add_expert_margin_option(parser, options.expert_margin, group);
@@ -493,6 +508,7 @@ void set_engine_options(QSFConfig* config, const EngineOptions& options) {
   add_adapters(config, options.adapters);
   qsf_config_set_draft_model(config, options.draft.c_str());
   qsf_config_set_pin(config, options.pin ? 1 : 0);
+  qsf_config_set_ranks(config, options.ranks.window, options.ranks.force ? 1 : 0);
   set_kv_types(config, options.kv_types);
   set_kv_policy(config, options.kv_policy);
   set_attention(config, options.attention);

@@ -75,6 +75,13 @@ struct AdapterChoice {
   float scale_or_default() const { return static_cast<float>(scale.value_or(1.0)); }
 };
 
+// --rank-window and --force-ranks.
+struct RankChoice {
+  int window = 0;  // layers that a rank computes at once; 0: chosen
+  bool force = false;
+  bool is_default() const { return window == 0 && !force; }
+};
+
 // All of them.
 struct EngineOptions {
   int threads = 0;                     // 0: one for each physical core
@@ -95,6 +102,7 @@ struct EngineOptions {
   std::string draft;           // the path of a draft model; empty: none
   float expert_margin = 0.0F;  // of substitutes in memory; 0: none
   AdapterChoice adapters;
+  RankChoice ranks;
   KvTypeChoice kv_types;
   KvPolicyChoice kv_policy;
   AttentionChoice attention;
@@ -125,6 +133,9 @@ void add_head_option(OptionParser& parser, std::string& head,
                      const std::string& group = kOptionsGroup);
 // --lora and --lora-scale.
 void add_lora_options(OptionParser& parser, AdapterChoice& choice,
+                      const std::string& group = kOptionsGroup);
+// --rank-window and --force-ranks.
+void add_rank_options(OptionParser& parser, RankChoice& choice,
                       const std::string& group = kOptionsGroup);
 void add_pin_option(OptionParser& parser, bool& pin, const std::string& group = kOptionsGroup);
 void add_read_path_option(OptionParser& parser, std::string& path,

@@ -67,6 +67,7 @@ struct Options {
   int experts = 0;       // that a row takes; 0: the model's
   float expert_margin = 0.0F;
   AdapterChoice adapters;
+  RankChoice ranks;
   std::uint64_t ram_budget_bytes = 0;  // 0: the memory that the machine has to spare
 
   bool generates() const { return expert_margin > 0.0F; }
@@ -163,6 +164,7 @@ std::optional<int> parse_options(int argc, const char* const* argv, Options& opt
   add_experts_option(parser, options.experts, kModelGroup);
   add_expert_margin_option(parser, options.expert_margin, kModelGroup);
   add_lora_options(parser, options.adapters, kModelGroup);
+  add_rank_options(parser, options.ranks, kModelGroup);
   add_ram_budget_option(parser, options.ram_budget_bytes, kModelGroup,
                         "the process without the reference");
   if (const auto code = parser.parse(argc, argv)) return code;
@@ -201,6 +203,7 @@ EnginePtr open_model(const Options& options, qsf_error& error) {
   add_adapters(config, options.adapters);
   use_adapter(config, options.adapters);
   set_ram_budget(config, options.ram_budget_bytes);
+  qsf_config_set_ranks(config, options.ranks.window, options.ranks.force ? 1 : 0);
   return open_engine(options.model, config, error);
 }
 
