@@ -380,6 +380,12 @@ def long_capi_calls(runner):
                                       "1000000"])
 
 
+def long_ranks(runner):
+    if runner.build("mpi", ["qsf"]):
+        runner.checker("ranks", [sys.executable, "tests/ranks/mpirun_test.py", os.path.join(ROOT, "build/mpi/bin"),
+                                 ROOT])
+
+
 def long_grammar_fuzz(runner):
     if runner.build("asan", ["grammar_fuzz_test"]):
         runner.checker("grammar-fuzz", [os.path.join(ROOT, "build/asan/tests/grammar_fuzz_test"), "100000"])
@@ -566,6 +572,7 @@ LONG_SUITES = {
     "llama-server-tests": ("runs the tests of llama-server that qsf serve passes", long_llama_server_tests),
     "page": ("uses the web page of qsf serve in headless Chromium", long_page),
     "python": ("opens and closes 10,000 models in Python, and tests the package with AddressSanitizer", long_python),
+    "ranks": ("runs models over several processes that mpirun starts, and loses some", long_ranks),
     "schemas": ("answers of a server under JSON schemas at temperature 1", long_schemas),
     "serve-soak": ("loads a server of SmolLM2 for twenty minutes within its budget", long_serve_soak),
     "slow-asan": ("runs the tests labelled slow under the sanitizers", long_slow_asan),
