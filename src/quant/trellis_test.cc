@@ -7,14 +7,16 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <climits>
 #include <cmath>
+#include <cstdint>
 #include <string>
 #include <vector>
 
 #include "base/rng.h"
 #include "quant/codec.h"
-#include "quant/search/search_loops.h"
 #include "quant/search/trellis_search.h"
+#include "quant/search/trellis_steps.h"
 #include "quant/testing/expected_methods.h"
 
 namespace qsf {
@@ -60,37 +62,87 @@ TEST_P(TrellisStepsTest, EqualDynamicProgramming) {
   const TrellisStepsMethod& method = trellis_steps_methods()[GetParam()];
   if (!method.is_available()) GTEST_SKIP() << "this CPU has no " << method.name;
   constexpr std::size_t kSteps = 40;
-  constexpr float kFar = 1e30F;
   Rng rng(1);
-  std::vector<float> level_costs(16 * kSteps);
-  for (float& cost : level_costs) cost = rng.next_f32();
-  // States by their windows without the oldest symbol.
-  std::vector<float> least(kTrellisStates, kFar);
-  least[5] = 0.0F;
+  std::vector<std::int16_t> level_costs(kTrellisLevels * kSteps);
+  for (std::int16_t& cost : level_costs) cost = static_cast<std::int16_t>(rng.next_f32() * 800);
+  struct alignas(64) Costs {
+    std::int16_t of[kTrellisStates];
+  };
+  std::vector<Costs> costs(kSteps + 1);
+  std::vector<int> least(kTrellisStates, 10000);
+  least[5] = INT16_MIN;
+  for (unsigned state = 0; state < kTrellisStates; ++state) {
+    costs[0].of[trellis_place(state, false)] = static_cast<std::int16_t>(least[state]);
+  }
+  method.run(level_costs.data(), kSteps, costs[0].of);
   for (std::size_t t = 0; t < kSteps; ++t) {
-    std::vector<float> next(kTrellisStates, kFar);
+    std::vector<int> next(kTrellisStates, INT_MAX);
     for (unsigned state = 0; state < kTrellisStates; ++state) {
       for (unsigned symbol = 0; symbol < 4; ++symbol) {
         const unsigned window = state | symbol << 10U;
-        const float cost = least[state] + level_costs[16 * t + trellis_index(window)];
+        const int cost = least[state] + level_costs[kTrellisLevels * t + trellis_index(window)];
         next[window >> 2U] = std::min(next[window >> 2U], cost);
       }
     }
     least = next;
+    for (unsigned state = 0; state < kTrellisStates; ++state) {
+      const unsigned place = trellis_place(state, t % 2 == 0);
+      ASSERT_EQ(trellis_state_at(place, t % 2 == 0), state);
+      ASSERT_EQ(costs[t + 1].of[place], least[state]) << t << ", " << state;
+    }
   }
-  std::vector<float> costs(kTrellisStates, kFar);
-  costs[trellis_state(5U << 2U)] = 0.0F;
-  std::vector<std::uint8_t> from(kTrellisStates * kSteps);
-  method.run(level_costs.data(), kSteps, costs.data(), from.data());
-  for (unsigned state = 0; state < kTrellisStates; ++state) {
-    ASSERT_EQ(costs[trellis_state(state << 2U)], least[state]) << state;
+}
+
+// Returns the least cost of a path, summed as it is.
+double least_cost(QuantType type, const TrellisTargets& targets) {
+  double sum = 0.0;
+  for (std::size_t stream = 0; stream < kTrellisStreams; ++stream) {
+    std::vector<double> least(kTrellisStates, HUGE_VAL);
+    least[0] = 0.0;
+    for (std::size_t i = stream; i < targets.values.size(); i += kTrellisStreams) {
+      std::vector<double> next(kTrellisStates, HUGE_VAL);
+      for (unsigned window = 0; window < kTrellisWindows; ++window) {
+        const double distance =
+            targets.values[i] + kTrellisZero - trellis_levels(type)[trellis_index(window)];
+        const double nearest = type == QuantType::kQ3Trellis && distance > 0.5 * kTrellisRefinement
+                                   ? distance - kTrellisRefinement
+                                   : distance;
+        const double cost =
+            least[window & (kTrellisStates - 1)] + targets.costs[i] * nearest * nearest;
+        next[window >> 2U] = std::min(next[window >> 2U], cost);
+      }
+      least = next;
+    }
+    sum += *std::min_element(least.begin(), least.end());
   }
-  std::vector<float> baseline_costs(kTrellisStates, kFar);
-  baseline_costs[trellis_state(5U << 2U)] = 0.0F;
-  std::vector<std::uint8_t> baseline_from(from.size());
-  take_trellis_steps_baseline(level_costs.data(), kSteps, baseline_costs.data(),
-                              baseline_from.data());
-  EXPECT_EQ(from, baseline_from);
+  return sum;
+}
+
+// Costs are counted in 16 bits, in a row with weights far out, columns of very uneven cost and some
+// that cost nothing.
+TEST(TrellisTest, PathsCostHardlyMoreThanTheLeast) {
+  constexpr std::size_t kCols = 1401;
+  Rng rng(7);
+  for (const BlockFormat format : kFormats) {
+    for (const float unevenness : {0.0F, 1.0F, 3.0F}) {
+      TrellisTargets targets;
+      for (std::size_t i = 0; i < kCols; ++i) {
+        targets.values.push_back((i % 50 == 0 ? 60.0F : 14.0F) * rng.next_normal());
+        targets.costs.push_back(i % 97 == 0 ? 0.0F
+                                            : 1e-9F * std::exp(unevenness * rng.next_normal()));
+      }
+      TrellisSearch search(format.type);
+      std::vector<std::uint8_t> codes(kCols);
+      std::vector<float> values(kCols);
+      search.next(targets, codes, values);
+      double cost = 0.0;
+      for (std::size_t i = 0; i < kCols; ++i) {
+        cost += targets.costs[i] * std::pow(double{targets.values[i]} - values[i], 2);
+      }
+      EXPECT_LT(cost, 1.01 * least_cost(format.type, targets))
+          << quant_type_name(format.type) << ", " << unevenness;
+    }
+  }
 }
 
 TEST(TrellisTest, MethodsOfTheTierAreAvailable) {

@@ -122,30 +122,6 @@ constexpr CodebookTrialsMethod kCodebookMethods[] = {
     {.name = "baseline", .is_available = has_any, .run = run_codebook_trials_baseline},
 };
 
-constexpr TrellisStepsMethod kTrellisMethods[] = {
-#if defined(__x86_64__)
-    {.name = "avx512", .is_available = has_avx512, .run = take_trellis_steps_avx512},
-    {.name = "avx2", .is_available = has_avx2, .run = take_trellis_steps_avx2},
-#endif
-    {.name = "baseline", .is_available = has_any, .run = take_trellis_steps_baseline},
-};
-
-constexpr auto kTrellisCosets = trellis_cosets();
-constexpr auto kNewestOfLanes = trellis_newest_of_lanes();
-
-// Four states that the same symbol leads to, from the four states of `before`.
-struct FourStates {
-  Quad cost;
-  IntQuad from;
-};
-void enter(Quad cost, std::int32_t leaving, FourStates& states) noexcept {
-  const IntQuad is_less = cost < states.cost;
-  const auto merge = [is_less](IntQuad a, IntQuad b) { return (a & is_less) | (b & ~is_less); };
-  states.cost = reinterpret_cast<Quad>(
-      merge(reinterpret_cast<IntQuad>(cost), reinterpret_cast<IntQuad>(states.cost)));
-  states.from = merge(IntQuad{} + leaving, states.from);
-}
-
 constexpr FieldTrialsMethod kFieldMethods[] = {
 #if defined(__x86_64__)
     {.name = "avx512", .is_available = has_avx512, .run = run_field_trials_avx512},
@@ -257,48 +233,6 @@ RunCodebookTrialsFn best_codebook_trials() noexcept {
                                             return method.is_available();
                                           })->run;
   return best;
-}
-
-std::span<const TrellisStepsMethod> trellis_steps_methods() noexcept {
-  return kTrellisMethods;
-}
-
-TakeTrellisStepsFn best_trellis_steps() noexcept {
-  static const TakeTrellisStepsFn best = ranges::find_if(kTrellisMethods, [](const auto& method) {
-                                           return method.is_available();
-                                         })->run;
-  return best;
-}
-
-void take_trellis_steps_baseline(const float* level_costs, std::size_t n_steps, float* costs,
-                                 std::uint8_t* from) noexcept {
-  float before[kTrellisStates];
-  float coset_costs[16][16];  // of the states in lanes, by coset
-  for (std::size_t t = 0; t < n_steps; ++t, level_costs += 16, from += kTrellisStates) {
-    for (unsigned j = 0; j < 16; ++j) {
-      for (unsigned lane = 0; lane < 16; ++lane) {
-        coset_costs[j][lane] = level_costs[kNewestOfLanes[lane] ^ j];
-      }
-    }
-    std::memcpy(before, costs, sizeof(before));
-    for (unsigned block = 0; block < kTrellisStates / 16; ++block) {
-      // Behind third, fourth and fifth, a state has them as second, third and fourth.
-      const float* const entered = before + (block % 16 << 6U | block / 16 << 2U);
-      for (unsigned second = 0; second < 4; ++second) {
-        FourStates states = {Quad{} + HUGE_VALF, {}};
-        for (unsigned leaving = 0; leaving < 4; ++leaving) {
-          Quad cost;
-          std::memcpy(&cost, coset_costs[kTrellisCosets[4 * block + leaving]] + 4 * second,
-                      sizeof(cost));
-          enter(cost + entered[leaving << 4U | second], static_cast<std::int32_t>(leaving), states);
-        }
-        std::memcpy(costs + 16 * block + 4 * second, &states.cost, sizeof(states.cost));
-        for (unsigned i = 0; i < 4; ++i) {
-          from[16 * block + 4 * second + i] = static_cast<std::uint8_t>(states.from[i]);
-        }
-      }
-    }
-  }
 }
 
 void run_codebook_trials_baseline(const CodebookSubBlock& block, const TrialLevels& levels,

@@ -14,8 +14,6 @@
 // f32. Codebook trials (quant/search/codebook_search.h) try sixteen scales of one sub-block. Each
 // trial has a lane of its own, whose sums are f32 operations in the order of columns, none of them
 // fused, so they do not depend on the width of registers either.
-//
-// Steps of a trellis (quant/search/trellis_search.h) have a state in every lane.
 
 #ifndef QSF_QUANT_SEARCH_SEARCH_LOOPS_H_
 #define QSF_QUANT_SEARCH_SEARCH_LOOPS_H_
@@ -25,7 +23,6 @@
 #include <span>
 
 #include "quant/block_format.h"
-#include "quant/trellis.h"
 
 namespace qsf {
 
@@ -177,69 +174,6 @@ std::span<const CodebookTrialsMethod> codebook_trials_methods() noexcept;
 
 // Returns the fastest method of this CPU. Threads  any
 RunCodebookTrialsFn best_codebook_trials() noexcept;
-
-// Where a state of a trellis stands in arrays: the two newest symbols of its window last, so that
-// the four states that a state follows, and the four that follow it, are neighbours.
-constexpr unsigned trellis_state(unsigned window) noexcept {
-  const unsigned newest = window >> 10U & 3U;
-  const unsigned second = window >> 8U & 3U;
-  const unsigned third = window >> 6U & 3U;
-  const unsigned fourth = window >> 4U & 3U;
-  const unsigned fifth = window >> 2U & 3U;
-  return third << 8U | fourth << 6U | fifth << 4U | second << 2U | newest;
-}
-
-// The newest table for the sixteen states of one value of state / 16.
-constexpr std::array<std::uint8_t, 16> trellis_newest_of_lanes() noexcept {
-  std::array<std::uint8_t, 16> newest{};
-  for (unsigned lane = 0; lane < 16; ++lane) {
-    newest[lane] = kTrellisTables.newest[lane % 4 << 2U | lane / 4];
-  }
-  return newest;
-}
-
-// The middle and oldest tables joined: [state / 16 of the state that is entered][symbol that
-// leaves].
-constexpr std::array<std::uint8_t, kTrellisStates / 4> trellis_cosets() noexcept {
-  std::array<std::uint8_t, kTrellisStates / 4> cosets{};
-  for (unsigned i = 0; i < cosets.size(); ++i) {
-    const unsigned third = i >> 6U;
-    const unsigned fourth = i >> 4U & 3U;
-    const unsigned fifth = i >> 2U & 3U;
-    const unsigned leaving = i & 3U;
-    cosets[i] = static_cast<std::uint8_t>(kTrellisTables.middle[third << 2U | fourth] ^
-                                          kTrellisTables.oldest[fifth << 2U | leaving]);
-  }
-  return cosets;
-}
-
-// Takes steps of the Viterbi algorithm: `costs` are the least costs of paths to each state.
-// Shapes      level_costs [n_steps * 16]: cost of each level in each step; costs [1024], in and
-// out;
-//             from [n_steps * 1024]: the symbol that leaves the window on the best way to a state
-// Guarantees  of equal costs the smallest symbol; sums in the order of steps, so equal bits on
-//             every CPU
-using TakeTrellisStepsFn = void (*)(const float* level_costs, std::size_t n_steps, float* costs,
-                                    std::uint8_t* from) noexcept;
-
-struct TrellisStepsMethod {
-  const char* name;
-  bool (*is_available)() noexcept;  // on this CPU
-  TakeTrellisStepsFn run;
-};
-
-// Returns every method in this binary, the fastest first; the last one runs everywhere.
-std::span<const TrellisStepsMethod> trellis_steps_methods() noexcept;
-
-// Returns the fastest method of this CPU. Threads  any
-TakeTrellisStepsFn best_trellis_steps() noexcept;
-
-void take_trellis_steps_baseline(const float* level_costs, std::size_t n_steps, float* costs,
-                                 std::uint8_t* from) noexcept;
-void take_trellis_steps_avx2(const float* level_costs, std::size_t n_steps, float* costs,
-                             std::uint8_t* from) noexcept;
-void take_trellis_steps_avx512(const float* level_costs, std::size_t n_steps, float* costs,
-                               std::uint8_t* from) noexcept;
 
 void run_codebook_trials_baseline(const CodebookSubBlock& block, const TrialLevels& levels,
                                   CodebookTrials& trials) noexcept;

@@ -10,10 +10,6 @@ namespace {
 
 constexpr std::size_t kLanes = 8;  // f32 of a register
 
-// Constants of this file, so that an object of this tier defines no shared symbol.
-constexpr auto kCosets = trellis_cosets();
-constexpr auto kNewestOfLanes = trellis_newest_of_lanes();
-
 __m256i load(const std::int16_t* from) noexcept {
   return _mm256_load_si256(reinterpret_cast<const __m256i*>(from));
 }
@@ -88,53 +84,6 @@ void run_codebook_trials_avx2(const CodebookSubBlock& block, const TrialLevels& 
     _mm256_store_ps(trials.error + first, error);
     _mm256_store_ps(trials.w_level + first, w_level);
     _mm256_store_ps(trials.level_level + first, level_level);
-  }
-}
-
-void take_trellis_steps_avx2(const float* level_costs, std::size_t n_steps, float* costs,
-                             std::uint8_t* from) noexcept {
-  alignas(32) float before[kTrellisStates];
-  alignas(32) float coset_costs[16][16];  // of the states in lanes, by coset
-  const __m256i first = _mm256_setr_epi32(0, 0, 0, 0, 1, 1, 1, 1);
-  const __m256i last = _mm256_setr_epi32(2, 2, 2, 2, 3, 3, 3, 3);
-  for (std::size_t t = 0; t < n_steps; ++t, level_costs += 16, from += kTrellisStates) {
-    for (unsigned j = 0; j < 16; ++j) {
-      for (unsigned lane = 0; lane < 16; ++lane) {
-        coset_costs[j][lane] = level_costs[kNewestOfLanes[lane] ^ j];
-      }
-    }
-    for (unsigned i = 0; i < kTrellisStates; i += kLanes) {
-      _mm256_store_ps(before + i, _mm256_loadu_ps(costs + i));
-    }
-    for (unsigned block = 0; block < kTrellisStates / 16; ++block) {
-      const float* const entered = before + (block % 16 << 6U | block / 16 << 2U);
-      __m256 least[2];
-      __m256i leaving[2] = {_mm256_setzero_si256(), _mm256_setzero_si256()};
-      for (unsigned k = 0; k < 4; ++k) {
-        const __m256 four = _mm256_broadcast_ps(reinterpret_cast<const __m128*>(entered + 16 * k));
-        const float* const coset = coset_costs[kCosets[4 * block + k]];
-        const __m256 cost[2] = {
-            _mm256_add_ps(_mm256_permutevar_ps(four, first), _mm256_load_ps(coset)),
-            _mm256_add_ps(_mm256_permutevar_ps(four, last), _mm256_load_ps(coset + kLanes))};
-        for (unsigned v = 0; v < 2; ++v) {
-          if (k == 0) {
-            least[v] = cost[v];
-            continue;
-          }
-          const __m256 is_less = _mm256_cmp_ps(cost[v], least[v], _CMP_LT_OQ);
-          least[v] = _mm256_min_ps(cost[v], least[v]);
-          leaving[v] = _mm256_blendv_epi8(leaving[v], _mm256_set1_epi32(static_cast<int>(k)),
-                                          _mm256_castps_si256(is_less));
-        }
-      }
-      _mm256_storeu_ps(costs + 16 * block, least[0]);
-      _mm256_storeu_ps(costs + 16 * block + kLanes, least[1]);
-      const __m256i words =
-          _mm256_permute4x64_epi64(_mm256_packs_epi32(leaving[0], leaving[1]), 0xD8);
-      _mm_storeu_si128(
-          reinterpret_cast<__m128i*>(from + 16 * block),
-          _mm_packus_epi16(_mm256_castsi256_si128(words), _mm256_extracti128_si256(words, 1)));
-    }
   }
 }
 

@@ -8,10 +8,6 @@
 namespace qsf {
 namespace {
 
-// Constants of this file, so that an object of this tier defines no shared symbol.
-constexpr auto kCosets = trellis_cosets();
-constexpr auto kNewestOfLanes = trellis_newest_of_lanes();
-
 // A number of each block, once for every column of four lines.
 __m512i spread(const std::int32_t* values) noexcept {
   const __m512i v =
@@ -90,46 +86,6 @@ void run_codebook_trials_avx512(const CodebookSubBlock& block, const TrialLevels
   _mm512_store_ps(trials.error, error);
   _mm512_store_ps(trials.w_level, w_level);
   _mm512_store_ps(trials.level_level, level_level);
-}
-
-void take_trellis_steps_avx512(const float* level_costs, std::size_t n_steps, float* costs,
-                               std::uint8_t* from) noexcept {
-  alignas(64) float before[kTrellisStates];
-  alignas(64) float coset_costs[16][16];  // of the states in lanes, by coset
-  const __m512i of_lanes = _mm512_setr_epi32(0, 0, 0, 0, 1, 1, 1, 1, 2, 2, 2, 2, 3, 3, 3, 3);
-  const __m512i newest = _mm512_cvtepu8_epi32(
-      _mm_loadu_si128(reinterpret_cast<const __m128i*>(kNewestOfLanes.data())));
-  for (std::size_t t = 0; t < n_steps; ++t, level_costs += 16, from += kTrellisStates) {
-    const __m512 of_levels = _mm512_loadu_ps(level_costs);
-    for (int j = 0; j < 16; ++j) {
-      const __m512i levels = _mm512_xor_si512(newest, _mm512_set1_epi32(j));
-      _mm512_store_ps(coset_costs[j], _mm512_permutexvar_ps(levels, of_levels));
-    }
-    for (unsigned i = 0; i < kTrellisStates; i += 16) {
-      _mm512_store_ps(before + i, _mm512_loadu_ps(costs + i));
-    }
-    for (unsigned block = 0; block < kTrellisStates / 16; ++block) {
-      const float* const entered = before + (block % 16 << 6U | block / 16 << 2U);
-      const auto cost_of = [&](unsigned k) {
-        const __m512 four = _mm512_broadcast_f32x4(_mm_load_ps(entered + 16 * k));
-        return _mm512_add_ps(_mm512_permutevar_ps(four, of_lanes),
-                             _mm512_load_ps(coset_costs[kCosets[4 * block + k]]));
-      };
-      // In pairs, so that fewer comparisons wait for each other.
-      const __m512 cost[4] = {cost_of(0), cost_of(1), cost_of(2), cost_of(3)};
-      const __m512 first = _mm512_min_ps(cost[0], cost[1]);
-      const __m512 last = _mm512_min_ps(cost[2], cost[3]);
-      const __mmask16 is_1 = _mm512_cmp_ps_mask(cost[1], cost[0], _CMP_LT_OQ);
-      const __mmask16 is_3 = _mm512_cmp_ps_mask(cost[3], cost[2], _CMP_LT_OQ);
-      const __mmask16 is_last = _mm512_cmp_ps_mask(last, first, _CMP_LT_OQ);
-      const __m512 least = _mm512_min_ps(first, last);
-      const __mmask16 low = static_cast<__mmask16>((is_1 & ~is_last) | (is_3 & is_last));
-      const __m128i leaving =
-          _mm_or_si128(_mm_maskz_set1_epi8(low, 1), _mm_maskz_set1_epi8(is_last, 2));
-      _mm512_storeu_ps(costs + 16 * block, least);
-      _mm_storeu_si128(reinterpret_cast<__m128i*>(from + 16 * block), leaving);
-    }
-  }
 }
 
 // Few trials take few lanes.

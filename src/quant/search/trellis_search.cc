@@ -3,18 +3,74 @@
 #include "quant/search/trellis_search.h"
 
 #include <algorithm>
+#include <climits>
+#include <cmath>
+#include <iterator>
 
 #include "base/check.h"
 
 namespace qsf {
 namespace {
 
-// The cost of a path that does not start in the state it has to.
-constexpr float kImpossible = 1e30F;
+// Path costs are whole numbers of 16 bits. An error of one in a column of middling cost is so many
+// of them: thirty a step on a good path at 2 bits and ten at 3, enough that rounding costs nothing.
+constexpr double kCountsOf2Bits = 2.0;
+constexpr double kCountsOf3Bits = 4.0;
+// Beyond the exact ones costs grow slowly up to the most: where all levels that can follow are far
+// off, at the start of a row, the nearest still is the best.
+constexpr std::int32_t kExactLevelCost = 3000;
+constexpr std::int32_t kMostLevelCost = 5000;
+
+// Five steps lead to every state, so costs of paths are no further apart. Those that do not start
+// in the state they have to are as far from it.
+constexpr std::int32_t kApart = 5 * kMostLevelCost;
+constexpr std::int16_t kLeastPathCost = INT16_MIN;
+// How far the least cost may rise before it is taken off all. Those of a start rise for five steps.
+constexpr std::int32_t kMostRise = UINT16_MAX - 2 * kApart;
 
 // Whether the refined value is nearer than the plain one.
 bool is_refined(float distance) noexcept {
   return distance > 0.5F * kTrellisRefinement;
+}
+
+typedef float Quad __attribute__((vector_size(16)));
+typedef std::int32_t IntQuad __attribute__((vector_size(16)));
+
+Quad least_of(Quad a, Quad b) noexcept {
+  return a < b ? a : b;
+}
+
+Quad bounded(Quad cost) noexcept {
+  constexpr float kExact = kExactLevelCost;
+  constexpr float kMostBeyond = kMostLevelCost - kExactLevelCost;
+  constexpr float kBeyond = 1.0F / 32.0F;
+  const Quad exact = least_of(cost, Quad{} + kExact);
+  return exact + least_of((cost - exact) * kBeyond, Quad{} + kMostBeyond);
+}
+
+// Sets the costs of levels for a target, less those of the nearest level. Returns the largest cost
+// of the nearest of four levels that may follow a state.
+template <bool kHasRefinement>
+std::int32_t set_level_costs(float target, float cost, const Quad (&levels)[4],
+                             std::int16_t* out) noexcept {
+  Quad costs[4];
+  for (unsigned i = 0; i < 4; ++i) {
+    Quad distance = target - levels[i];
+    if constexpr (kHasRefinement) {
+      const IntQuad refined = distance > 0.5F * kTrellisRefinement;
+      const Quad step = Quad{} + kTrellisRefinement;
+      distance -= reinterpret_cast<Quad>(refined & reinterpret_cast<IntQuad>(step));
+    }
+    costs[i] = distance * distance * cost;
+  }
+  const Quad nearest = least_of(least_of(costs[0], costs[1]), least_of(costs[2], costs[3]));
+  const float least = std::min(std::min(nearest[0], nearest[1]), std::min(nearest[2], nearest[3]));
+  const float most = std::max(std::max(nearest[0], nearest[1]), std::max(nearest[2], nearest[3]));
+  for (unsigned i = 0; i < 4; ++i) {
+    const IntQuad counts = __builtin_convertvector(bounded(costs[i] - least) + 0.5F, IntQuad);
+    for (unsigned k = 0; k < 4; ++k) out[4 * i + k] = static_cast<std::int16_t>(counts[k]);
+  }
+  return static_cast<std::int32_t>(bounded(Quad{} + (most - least))[0] + 0.5F);
 }
 
 }  // namespace
@@ -38,51 +94,107 @@ void set_trellis_targets(std::span<const float> weights, std::span<const float> 
   }
 }
 
-TrellisSearch::TrellisSearch(QuantType type)
-    : type_(type), take_steps_(best_trellis_steps()), path_costs_(kTrellisStates) {
+TrellisSearch::TrellisSearch(QuantType type) : type_(type), take_steps_(best_trellis_steps()) {
   QSF_CHECK(is_trellis_type(type));
 }
 
-// Finds the symbols of a stream.
-void TrellisSearch::find_path(const TrellisTargets& targets, std::size_t stream,
-                              std::span<std::uint8_t> codes) {
+// What a cost is multiplied with to be counted. The middling cost is the square of the mean root,
+// so that a few large ones do not take the others' resolution.
+double TrellisSearch::counts_of(std::span<const float> costs) const noexcept {
+  double roots = 0.0;
+  for (const float cost : costs) roots += std::sqrt(static_cast<double>(cost));
+  if (!(roots > 0.0)) return 0.0;
+  const double inverse = static_cast<double>(costs.size()) / roots;
+  return (type_ == QuantType::kQ2Trellis ? kCountsOf2Bits : kCountsOf3Bits) * inverse * inverse;
+}
+
+// Sets the costs of levels in the steps of a stream, whose number is made even.
+void TrellisSearch::set_steps(const TrellisTargets& targets, std::size_t stream, double counts) {
+  // Of levels as far off, all cost the same.
+  constexpr float kFar = 1e4F;
   const std::uint8_t* const levels = trellis_levels(type_);
-  const bool has_refinement = type_ == QuantType::kQ3Trellis;
+  Quad quads[4];
+  for (unsigned i = 0; i < kTrellisLevels; ++i) quads[i / 4][i % 4] = levels[i];
   const std::size_t n = targets.values.size();
-  const std::size_t n_steps = (n + kTrellisStreams - 1) / kTrellisStreams;
-  level_costs_.resize(16 * n_steps);
-  from_.resize(kTrellisStates * n_steps);
+  const std::size_t n_steps = (n + 2 * kTrellisStreams - 1) / (2 * kTrellisStreams) * 2;
+  level_costs_.assign(kTrellisLevels * n_steps, 0);
+  rises_.assign(n_steps, 0);
+  if (n_kept_ <= n_steps) {
+    n_kept_ = n_steps + 1;
+    costs_.reset(new PathCosts[n_kept_]);
+  }
   for (std::size_t t = 0; t < n_steps; ++t) {
     const std::size_t column = t * kTrellisStreams + stream;
-    const float target = (column < n ? targets.values[column] : 0.0F) + kTrellisZero;
-    const float cost = column < n ? targets.costs[column] : 0.0F;
-    float* const step = level_costs_.data() + 16 * t;
-    for (unsigned i = 0; i < 16; ++i) {
-      float distance = target - static_cast<float>(levels[i]);
-      if (has_refinement && is_refined(distance)) distance -= kTrellisRefinement;
-      step[i] = cost * (distance * distance);
-    }
+    if (column >= n) break;
+    const float target = std::clamp(targets.values[column], -kFar, kFar) + kTrellisZero;
+    const auto cost = static_cast<float>(targets.costs[column] * counts);
+    std::int16_t* const out = level_costs_.data() + kTrellisLevels * t;
+    rises_[t] = type_ == QuantType::kQ3Trellis ? set_level_costs<true>(target, cost, quads, out)
+                                               : set_level_costs<false>(target, cost, quads, out);
   }
-  std::fill(path_costs_.begin(), path_costs_.end(), kImpossible);
-  path_costs_[trellis_state(windows_[stream])] = 0.0F;
-  take_steps_(level_costs_.data(), n_steps, path_costs_.data(), from_.data());
-  auto state = static_cast<unsigned>(std::min_element(path_costs_.begin(), path_costs_.end()) -
-                                     path_costs_.begin());
-  for (std::size_t t = n_steps; t-- > 0;) {
-    const unsigned leaving = from_[t * kTrellisStates + state];
+}
+
+// Takes all steps, and takes off what the least cost has risen to before sums leave their range.
+void TrellisSearch::take_steps() {
+  const std::size_t n_steps = rises_.size();
+  std::size_t done = 0;
+  std::int32_t rise = 0;
+  for (std::size_t t = 0; t < n_steps; t += 2) {
+    rise += rises_[t] + rises_[t + 1];
+    if (rise <= kMostRise) continue;
+    take_steps_(level_costs_.data() + kTrellisLevels * done, t - done, costs_[done].of);
+    done = t;
+    const auto& costs = costs_[t].of;
+    const int taken_off = *std::min_element(std::begin(costs), std::end(costs)) - kLeastPathCost;
+    for (std::size_t i = 0; i < kTrellisLevels; ++i) {
+      std::int16_t& cost = level_costs_[kTrellisLevels * t + i];
+      cost = static_cast<std::int16_t>(cost - taken_off);
+    }
+    rise = rises_[t] + rises_[t + 1];
+  }
+  take_steps_(level_costs_.data() + kTrellisLevels * done, n_steps - done, costs_[done].of);
+}
+
+// Finds the symbols of a stream.
+void TrellisSearch::find_path(const TrellisTargets& targets, std::size_t stream, double counts,
+                              std::span<std::uint8_t> codes) {
+  set_steps(targets, stream, counts);
+  auto& start = costs_[0].of;
+  std::fill(std::begin(start), std::end(start), static_cast<std::int16_t>(kLeastPathCost + kApart));
+  start[trellis_place(windows_[stream] >> 2U, false)] = kLeastPathCost;
+  take_steps();
+  // Back on the path of least cost.
+  constexpr unsigned kNextLeaving = trellis_place(1, false) - trellis_place(0, false);
+  static_assert(kNextLeaving == trellis_place(1, true) - trellis_place(0, true));
+  const auto& last = costs_[rises_.size()].of;
+  const auto place =
+      static_cast<unsigned>(std::min_element(std::begin(last), std::end(last)) - std::begin(last));
+  unsigned state = trellis_state_at(place, false);
+  for (std::size_t t = rises_.size(); t-- > 0;) {
     const std::size_t column = t * kTrellisStreams + stream;
-    if (column < codes.size()) codes[column] = static_cast<std::uint8_t>(state & 3U);
-    // One symbol back: the second is the newest, the third the second, and so on.
-    state = (state >> 6U & 3U) << 8U | (state >> 4U & 3U) << 6U | leaving << 4U |
-            (state >> 8U) << 2U | (state >> 2U & 3U);
+    if (column < codes.size()) codes[column] = static_cast<std::uint8_t>(state >> 8U);
+    const std::int16_t* const level_costs = level_costs_.data() + kTrellisLevels * t;
+    const unsigned before = state << 2U & (kTrellisStates - 1);
+    const std::int16_t* const costs = costs_[t].of + trellis_place(before, t % 2 != 0);
+    int least = INT_MAX;
+    unsigned leaving = 0;
+    for (unsigned symbol = 0; symbol < 4; ++symbol) {
+      const unsigned level = trellis_index(state << 2U | symbol);
+      const int cost = costs[kNextLeaving * symbol] + level_costs[level];
+      if (cost >= least) continue;
+      least = cost;
+      leaving = symbol;
+    }
+    state = before | leaving;
   }
 }
 
 void TrellisSearch::next(const TrellisTargets& targets, std::span<std::uint8_t> codes,
                          std::span<float> values) {
   QSF_CHECK(targets.values.size() >= codes.size() && values.size() == codes.size());
+  const double counts = counts_of(targets.costs);
   for (std::size_t stream = 0; stream < kTrellisStreams; ++stream) {
-    find_path(targets, stream, codes);
+    find_path(targets, stream, counts, codes);
   }
   const std::uint8_t* const levels = trellis_levels(type_);
   for (std::size_t i = 0; i < codes.size(); ++i) {

@@ -13,18 +13,19 @@
 #include <array>
 #include <cstddef>
 #include <cstdint>
+#include <memory>
 #include <span>
 #include <vector>
 
-#include "quant/search/search_loops.h"
+#include "quant/search/trellis_steps.h"
 #include "quant/trellis.h"
 
 namespace qsf {
 
-// Memory that the search for a row takes for each of its columns: where a path comes from for 1,024
-// states of a quarter of a column, costs of 16 levels likewise, and what is kept of three rows.
+// Memory that the search for a row takes for each of its columns: costs of 1,024 states and of 16
+// levels of a quarter of a column, and what is kept of three rows.
 inline constexpr std::uint64_t kTrellisSearchBytesPerColumn =
-    kTrellisStates / kTrellisStreams + 16 * sizeof(float) / kTrellisStreams + 64;
+    (kTrellisStates + kTrellisLevels) * sizeof(std::int16_t) / kTrellisStreams + 64;
 
 // What weights are in units of their scale, and what an error of that unit costs.
 struct TrellisTargets {
@@ -62,14 +63,23 @@ class TrellisSearch {
   void next(const TrellisTargets& targets, std::span<std::uint8_t> codes, std::span<float> values);
 
  private:
-  void find_path(const TrellisTargets& targets, std::size_t stream, std::span<std::uint8_t> codes);
+  struct alignas(64) PathCosts {
+    std::int16_t of[kTrellisStates];
+  };
+
+  double counts_of(std::span<const float> costs) const noexcept;
+  void set_steps(const TrellisTargets& targets, std::size_t stream, double counts);
+  void take_steps();
+  void find_path(const TrellisTargets& targets, std::size_t stream, double counts,
+                 std::span<std::uint8_t> codes);
 
   QuantType type_;
   TakeTrellisStepsFn take_steps_;
   std::array<std::uint16_t, kTrellisStreams> windows_{};
-  std::vector<float> level_costs_;
-  std::vector<float> path_costs_;
-  std::vector<std::uint8_t> from_;
+  std::vector<std::int16_t> level_costs_;  // of the steps of a stream
+  std::vector<std::int32_t> rises_;        // by which the least cost of a path rises at most
+  std::unique_ptr<PathCosts[]> costs_;     // before each step, and behind the last
+  std::size_t n_kept_ = 0;                 // that there is room for
 };
 
 }  // namespace qsf
