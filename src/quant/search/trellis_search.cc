@@ -3,11 +3,14 @@
 #include "quant/search/trellis_search.h"
 
 #include <algorithm>
-#include <climits>
 #include <cmath>
 #include <iterator>
 
 #include "base/check.h"
+
+#if defined(__SSE2__)
+#include <emmintrin.h>
+#endif
 
 namespace qsf {
 namespace {
@@ -36,9 +39,25 @@ bool is_refined(float distance) noexcept {
 typedef float Quad __attribute__((vector_size(16)));
 typedef std::int32_t IntQuad __attribute__((vector_size(16)));
 
+#if defined(__SSE2__)
+// Of vectors without operators the compiler makes several instructions.
+Quad least_of(Quad a, Quad b) noexcept {
+  return _mm_min_ps(a, b);
+}
+void store_counts(const Quad (&costs)[4], std::int16_t* out) noexcept {
+  for (unsigned i = 0; i < 4; i += 2) {
+    _mm_storeu_si128(reinterpret_cast<__m128i*>(out + 4 * i),
+                     _mm_packs_epi32(_mm_cvttps_epi32(costs[i]), _mm_cvttps_epi32(costs[i + 1])));
+  }
+}
+#else
 Quad least_of(Quad a, Quad b) noexcept {
   return a < b ? a : b;
 }
+void store_counts(const Quad (&costs)[4], std::int16_t* out) noexcept {
+  for (unsigned i = 0; i < 16; ++i) out[i] = static_cast<std::int16_t>(costs[i / 4][i % 4]);
+}
+#endif
 
 Quad bounded(Quad cost) noexcept {
   constexpr float kExact = kExactLevelCost;
@@ -66,11 +85,24 @@ std::int32_t set_level_costs(float target, float cost, const Quad (&levels)[4],
   const Quad nearest = least_of(least_of(costs[0], costs[1]), least_of(costs[2], costs[3]));
   const float least = std::min(std::min(nearest[0], nearest[1]), std::min(nearest[2], nearest[3]));
   const float most = std::max(std::max(nearest[0], nearest[1]), std::max(nearest[2], nearest[3]));
-  for (unsigned i = 0; i < 4; ++i) {
-    const IntQuad counts = __builtin_convertvector(bounded(costs[i] - least) + 0.5F, IntQuad);
-    for (unsigned k = 0; k < 4; ++k) out[4 * i + k] = static_cast<std::int16_t>(counts[k]);
-  }
+  for (Quad& of_four : costs) of_four = bounded(of_four - least) + 0.5F;
+  store_counts(costs, out);
   return static_cast<std::int32_t>(bounded(Quad{} + (most - least))[0] + 0.5F);
+}
+
+// The place of the least cost: of several the first in the first lane.
+unsigned least_place(const std::int16_t (&costs)[kTrellisStates]) noexcept {
+  std::int16_t of_lanes[kTrellisLanes];
+  std::copy_n(costs, kTrellisLanes, of_lanes);
+  for (unsigned first = kTrellisLanes; first < kTrellisStates; first += kTrellisLanes) {
+    for (unsigned lane = 0; lane < kTrellisLanes; ++lane) {
+      of_lanes[lane] = std::min(of_lanes[lane], costs[first + lane]);
+    }
+  }
+  const auto* const least = std::min_element(std::begin(of_lanes), std::end(of_lanes));
+  auto place = static_cast<unsigned>(least - of_lanes);
+  while (costs[place] != *least) place += kTrellisLanes;
+  return place;
 }
 
 }  // namespace
@@ -144,8 +176,7 @@ void TrellisSearch::take_steps() {
     if (rise <= kMostRise) continue;
     take_steps_(level_costs_.data() + kTrellisLevels * done, t - done, costs_[done].of);
     done = t;
-    const auto& costs = costs_[t].of;
-    const int taken_off = *std::min_element(std::begin(costs), std::end(costs)) - kLeastPathCost;
+    const int taken_off = costs_[t].of[least_place(costs_[t].of)] - kLeastPathCost;
     for (std::size_t i = 0; i < kTrellisLevels; ++i) {
       std::int16_t& cost = level_costs_[kTrellisLevels * t + i];
       cost = static_cast<std::int16_t>(cost - taken_off);
@@ -166,26 +197,22 @@ void TrellisSearch::find_path(const TrellisTargets& targets, std::size_t stream,
   // Back on the path of least cost.
   constexpr unsigned kNextLeaving = trellis_place(1, false) - trellis_place(0, false);
   static_assert(kNextLeaving == trellis_place(1, true) - trellis_place(0, true));
-  const auto& last = costs_[rises_.size()].of;
-  const auto place =
-      static_cast<unsigned>(std::min_element(std::begin(last), std::end(last)) - std::begin(last));
-  unsigned state = trellis_state_at(place, false);
+  unsigned state = trellis_state_at(least_place(costs_[rises_.size()].of), false);
   for (std::size_t t = rises_.size(); t-- > 0;) {
     const std::size_t column = t * kTrellisStreams + stream;
     if (column < codes.size()) codes[column] = static_cast<std::uint8_t>(state >> 8U);
     const std::int16_t* const level_costs = level_costs_.data() + kTrellisLevels * t;
     const unsigned before = state << 2U & (kTrellisStates - 1);
     const std::int16_t* const costs = costs_[t].of + trellis_place(before, t % 2 != 0);
-    int least = INT_MAX;
-    unsigned leaving = 0;
-    for (unsigned symbol = 0; symbol < 4; ++symbol) {
+    // The symbol in the lowest bits of each cost, so that of equal ones the smallest is taken.
+    const auto four_times = [&](unsigned symbol) {
       const unsigned level = trellis_index(state << 2U | symbol);
       const int cost = costs[kNextLeaving * symbol] + level_costs[level];
-      if (cost >= least) continue;
-      least = cost;
-      leaving = symbol;
-    }
-    state = before | leaving;
+      return 4 * cost + static_cast<int>(symbol);
+    };
+    const int least =
+        std::min(std::min(four_times(0), four_times(1)), std::min(four_times(2), four_times(3)));
+    state = before | (static_cast<unsigned>(least) & 3U);
   }
 }
 
