@@ -163,6 +163,7 @@ class RowEncoder {
   void pack_block(std::size_t block, std::size_t n);
   void encode_trellis();
   std::vector<float> trellis_block_costs() const;
+  void adjust_in_view(std::size_t seen);
   void adapt_trellis_scale(std::size_t first, std::size_t n, std::size_t r);
   void expect_compensation(std::size_t first, std::size_t end);
   void encode_trellis_block(std::size_t end, std::size_t seen, std::size_t r,
@@ -192,6 +193,8 @@ class RowEncoder {
   std::array<float, kGptqRows> inverses_{};
   std::array<float, kGptqRows> mins_{};
   std::array<std::array<std::uint16_t, kTrellisStreams>, kGptqRows> windows_{};  // of trellis types
+  std::vector<float> in_view_;  // weights adjusted for the errors of columns before panel_
+  std::size_t in_view_end_ = 0;
   std::vector<float> expected_;  // errors that the columns behind count on
   std::vector<float> costs_;
   TrellisTargets targets_;
@@ -396,17 +399,38 @@ std::vector<float> RowEncoder::trellis_block_costs() const {
   return costs;
 }
 
+// Adjusts the weights of the columns from panel_ to `seen`. Of those that were in view before, only
+// the errors of the block in front are new.
+void RowEncoder::adjust_in_view(std::size_t seen) {
+  const std::size_t known = panel_ == 0 ? 0 : std::max(in_view_end_, panel_) - panel_;
+  const auto from = in_view_.begin() + static_cast<std::ptrdiff_t>(kTrellisBlock * strip_);
+  if (known > 0) {
+    std::copy_n(from, known * strip_, in_view_.begin());
+    const std::size_t before = panel_ - kTrellisBlock;
+    add_product({errors(before), strip_}, {factor_.compensation(panel_) + before, factor_.n_cols()},
+                strip_, kTrellisBlock, known, in_view_.data(), strip_);
+  }
+  if (const std::size_t first = panel_ + known; first < seen) {
+    float* const added = in_view_.data() + known * strip_;
+    std::copy(errors(first), errors(seen), added);
+    add_product({errors(0), strip_}, {factor_.compensation(first), factor_.n_cols()}, strip_,
+                panel_, seen - first, added, strip_);
+  }
+  in_view_end_ = seen;
+  std::copy_n(in_view_.begin(), (seen - panel_) * strip_, adjusted_.begin());
+}
+
 void RowEncoder::encode_trellis() {
   const std::size_t n_cols = factor_.n_cols();
   TrellisSearch search(format_.type);
   windows_.fill({});
+  in_view_.resize(kTrellisSeen * strip_);
   costs_ = trellis_costs(trellis_block_costs(), n_cols);
   std::size_t adapted = kTrellisBlock;  // columns whose scales stay
   for (panel_ = 0; panel_ < n_cols; panel_ += kTrellisBlock) {
     const std::size_t seen = std::min(n_cols, panel_ + kTrellisSeen);
     const std::size_t end = std::min(n_cols, panel_ + kTrellisBlock);
-    std::copy(errors(panel_), errors(seen), adjusted_.begin());
-    adjust(0, panel_, seen - panel_);
+    adjust_in_view(seen);
     expect_compensation(panel_, seen);
     for (; adapted < seen; adapted += kTrellisBlock) {
       const std::size_t n = std::min(kTrellisBlock, n_cols - adapted);
