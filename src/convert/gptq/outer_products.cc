@@ -44,9 +44,10 @@ std::span<const SumTileMethod> sum_tile_methods() noexcept {
   return kMethods;
 }
 
-void sum_tile_baseline(const float* a, const float* b, std::size_t n_rows, float* sums) noexcept {
+void sum_tile_baseline(const float* a, const float* b, std::size_t n_rows, float* sums,
+                       std::size_t stride) noexcept {
   typedef float Vector __attribute__((vector_size(16)));
-  sum_tile<Vector, 3, 4>(a, b, n_rows, sums);
+  sum_tile<Vector, 3, 4>(a, b, n_rows, sums, stride);
 }
 
 void store_in_panels(std::span<const float> row, std::size_t index,
@@ -71,10 +72,14 @@ void add_outer_products(std::span<const float> panels, std::size_t n_rows, std::
     const std::size_t first = above * kPanelCols;
     const std::size_t n = std::min(kPanelCols, size - first);
     float* const corner = matrix.data() + first_col * size + first;
+    if (n == kPanelCols && n_cols == kPanelCols) {
+      sum_tile_of(panel_of(above), panel_of(panel), n_rows, corner, size);
+      continue;
+    }
     for (std::size_t k = 0; k < n_cols; ++k) {
       std::copy_n(corner + k * size, n, tile + k * kPanelCols);
     }
-    sum_tile_of(panel_of(above), panel_of(panel), n_rows, tile);
+    sum_tile_of(panel_of(above), panel_of(panel), n_rows, tile, kPanelCols);
     for (std::size_t k = 0; k < n_cols; ++k) {
       std::copy_n(tile + k * kPanelCols, n, corner + k * size);
     }

@@ -41,10 +41,10 @@ void store_in_panels(std::span<const float> row, std::size_t index,
 void add_outer_products(std::span<const float> panels, std::size_t n_rows, std::size_t size,
                         std::size_t panel, std::span<float> matrix) noexcept;
 
-// Adds to the sums of a tile: sums[k][i] += a[r][i] * b[r][k] for every r.
-// Shapes  a, b [n_rows, kPanelCols], sums [kPanelCols, kPanelCols]
-using SumTileFn = void (*)(const float* a, const float* b, std::size_t n_rows,
-                           float* sums) noexcept;
+// Adds to the sums of a tile, in columns that are `stride` apart: sums[k][i] += a[r][i] * b[r][k]
+// for every r. Shapes  a, b [n_rows, kPanelCols], sums [kPanelCols, kPanelCols]
+using SumTileFn = void (*)(const float* a, const float* b, std::size_t n_rows, float* sums,
+                           std::size_t stride) noexcept;
 
 struct SumTileMethod {
   const char* name;
@@ -55,9 +55,12 @@ struct SumTileMethod {
 // Returns every method in this binary, the fastest first; the last one runs everywhere.
 std::span<const SumTileMethod> sum_tile_methods() noexcept;
 
-void sum_tile_baseline(const float* a, const float* b, std::size_t n_rows, float* sums) noexcept;
-void sum_tile_avx2(const float* a, const float* b, std::size_t n_rows, float* sums) noexcept;
-void sum_tile_avx512(const float* a, const float* b, std::size_t n_rows, float* sums) noexcept;
+void sum_tile_baseline(const float* a, const float* b, std::size_t n_rows, float* sums,
+                       std::size_t stride) noexcept;
+void sum_tile_avx2(const float* a, const float* b, std::size_t n_rows, float* sums,
+                   std::size_t stride) noexcept;
+void sum_tile_avx512(const float* a, const float* b, std::size_t n_rows, float* sums,
+                     std::size_t stride) noexcept;
 
 }  // namespace qsf
 

@@ -40,7 +40,7 @@ TEST(OuterProductsTest, EveryMethodSumsInTheOrderOfRows) {
     for (const SumTileMethod& method : sum_tile_methods()) {
       if (!method.is_available()) continue;
       std::vector<float> sums = before;
-      method.run(a.data(), b.data(), n_rows, sums.data());
+      method.run(a.data(), b.data(), n_rows, sums.data(), kPanelCols);
       EXPECT_TRUE(sums == expected) << method.name << ", " << n_rows << " rows";
     }
   }

@@ -15,7 +15,7 @@ namespace {
 // Sums kVectors registers of rows and kCols columns of a tile at a time. Vector: of floats.
 template <typename Vector, std::size_t kVectors, std::size_t kCols>
 [[gnu::always_inline]] inline void sum_tile(const float* a, const float* b, std::size_t n_rows,
-                                            float* tile) noexcept {
+                                            float* sums_of_tile, std::size_t stride) noexcept {
   constexpr std::size_t kLanes = sizeof(Vector) / sizeof(float);
   constexpr std::size_t kHeight = kVectors * kLanes;
   static_assert(kPanelCols % kHeight == 0 && kPanelCols % kCols == 0);
@@ -27,7 +27,7 @@ template <typename Vector, std::size_t kVectors, std::size_t kCols>
         for (std::size_t k = 0; k < kCols; ++k) {
 #pragma GCC unroll 4
           for (std::size_t v = 0; v < kVectors; ++v) {
-            copy(sums[k][v], tile + (first + k) * kPanelCols + top + v * kLanes);
+            copy(sums[k][v], sums_of_tile + (first + k) * stride + top + v * kLanes);
           }
         }
       };
