@@ -153,7 +153,7 @@ struct Calibration {
   std::uint32_t context = 0;      // positions of a window
   std::uint64_t n_rows = 0;       // averaged by the means
   std::uint64_t n_skip_rows = 0;  // averaged by each skip_loss
-  double loss = 0.0;              // mean of the rows, in nats
+  double loss = 0.0;              // mean of the rows of the first windows, in nats
   std::vector<LayerCalibration> layers;
   std::vector<float> head_mean_squares;  // [hidden]
   std::vector<float> expert_hits;        // format/expert_hits.h; empty if dense

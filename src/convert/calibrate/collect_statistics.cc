@@ -103,7 +103,7 @@ double ColumnSums::mean_cosine(std::uint32_t layer) const noexcept {
 
 namespace {
 
-constexpr std::string_view kMagicAndVersion = "QSFG\5";
+constexpr std::string_view kMagicAndVersion = "QSFG\6";
 
 template <typename T>
 MutableByteSpan bytes_of(T& value) {
@@ -173,6 +173,13 @@ bool is_finite(std::span<const float> values) {
 // How often a run writes its state while it sums columns.
 constexpr std::size_t kStatesPerPass = 16;
 
+// The windows that run through the head too, for the loss and its input: an eighth, or all of few.
+std::size_t n_head_windows(const ModelSpec& spec, std::size_t n_windows) noexcept {
+  constexpr std::size_t kLeast = 16;
+  if (!Engine::runs_in_parts(spec)) return n_windows;
+  return std::max(n_windows / 8, std::min(n_windows, kLeast));
+}
+
 std::vector<ExpertCalibration> expert_means(const ColumnSums& sums, std::uint32_t layer,
                                             std::uint32_t n_experts) {
   std::vector<ExpertCalibration> experts;
@@ -226,8 +233,9 @@ class TwoConsumers final : public RowConsumer {
 
 // Sets the results of the sums of all windows.
 void fill_means(const RunState& state, const ModelSpec& spec, Calibration& calibration) {
+  const InputPlace head = {ProductInput::kHead};
   for (const double loss : state.losses) calibration.loss += loss;
-  calibration.loss /= static_cast<double>(calibration.n_rows);
+  calibration.loss /= static_cast<double>(state.sums.n_rows(head));
   calibration.layers.resize(state.skip_losses.size());
   for (std::uint32_t layer = 0; layer < calibration.layers.size(); ++layer) {
     LayerCalibration& to = calibration.layers[layer];
@@ -239,8 +247,6 @@ void fill_means(const RunState& state, const ModelSpec& spec, Calibration& calib
     }
     if (spec.has_experts(layer)) to.experts = expert_means(state.sums, layer, spec.n_experts);
   }
-  const InputPlace head = {ProductInput::kHead};
-  QSF_CHECK(state.sums.n_rows(head) == calibration.n_rows);
   calibration.head_mean_squares = state.sums.mean_squares(head);
   calibration.expert_hits = state.choices.hits();
 }
@@ -373,9 +379,9 @@ Result<Calibration> StatisticsCollector::run(std::span<const TokenId> tokens,
   QSF_CHECK(tokens.size() >= 2 && (also == nullptr || state_path.empty()));
   const auto n_layers = engine_->spec().n_layers;
   const std::size_t n_windows = ceil_div(tokens.size(), options_.context);
-  // Skipping every layer in turn takes as many windows in total as the sums do, or one for
-  // each layer where those are fewer.
-  const std::size_t n_skip_windows = std::max<std::size_t>(n_windows / n_layers, 1);
+  // Skipping every layer in turn takes a quarter of the windows of the sums in total, or one for
+  // each layer where those are fewer: they rank layers, no more.
+  const std::size_t n_skip_windows = std::max<std::size_t>(n_windows / n_layers / 4, 1);
   Calibration calibration;
   calibration.context = options_.context;
   done_rows_ = 0;
@@ -456,6 +462,7 @@ Status StatisticsCollector::run_window_layers(std::span<const TokenId> tokens, s
 Status StatisticsCollector::sum_columns(std::span<const TokenId> tokens, RunState& state,
                                         const std::string& state_path, RowConsumer* also) {
   const std::size_t n_windows = state.losses.size();
+  const std::size_t n_with_head = n_head_windows(spec(), n_windows);
   const std::size_t n_between_writes = ceil_div(n_windows, kStatesPerPass);
   TwoConsumers both(state.sums, also);
   observer_.set_consumer(&both);
@@ -465,7 +472,9 @@ Status StatisticsCollector::sum_columns(std::span<const TokenId> tokens, RunStat
   while (state.n_summed < n_windows && status.ok()) {
     // Each window has one row less than tokens.
     choices.begin_window(state.n_summed * (std::uint64_t{options_.context} - 1));
-    status = score(window(tokens, state.n_summed), state.losses[state.n_summed]);
+    status = state.n_summed < n_with_head
+                 ? score(window(tokens, state.n_summed), state.losses[state.n_summed])
+                 : run_window_layers(tokens, state.n_summed, 0, spec().n_layers);
     if (!status.ok()) break;
     ++state.n_summed;
     if (state_path.empty() || state.n_summed % n_between_writes != 0) continue;

@@ -413,6 +413,18 @@ class CountedHessians final : public RowConsumer {
   std::map<std::uint32_t, std::size_t> n_rows_;
 };
 
+// Counts rows in front of the head and of the first layer.
+struct CountedInputs final : RowConsumer {
+  void take_input(const InputPlace& place, std::span<const float> /*row*/) override {
+    of_head += place.input == ProductInput::kHead ? 1 : 0;
+    of_first_layer += place.input == ProductInput::kQkv && place.layer == 0 ? 1 : 0;
+  }
+  void take_layer(std::uint32_t /*layer*/, std::span<const float> /*in*/,
+                  std::span<const float> /*out*/) override {}
+  std::size_t of_head = 0;
+  std::size_t of_first_layer = 0;
+};
+
 // Runs that go on from each other's rows see what one run sees, and compute no layer twice.
 TEST_P(CollectorGraphTest, GoesOnFromKeptRows) {
   auto opened = StatisticsCollector::open(path_, {.context = kContext, .n_threads = 2});
@@ -507,6 +519,27 @@ TEST_P(CollectorGraphTest, MatchesTheDefinition) {
     EXPECT_NEAR(got->layers[layer].skip_loss, want.skip_losses[layer], 1e-3) << layer;
     EXPECT_GT(std::fabs(want.skip_losses[layer]), 0.01) << "says nothing: " << layer;
   }
+}
+
+// Of many windows the first run through the head too.
+TEST_P(CollectorGraphTest, RunsTheHeadOfTheFirstWindows) {
+  constexpr std::size_t kWindows = 24;
+  constexpr std::size_t kWithHead = 16;
+  auto opened = StatisticsCollector::open(path_, {.context = 2, .n_threads = 2});
+  ASSERT_TRUE(opened) << opened.error().message();
+  const auto tokens = std::span(tokens_).first(2 * kWindows);
+  CountedInputs inputs;
+  const auto all = (*opened)->run(tokens, {}, &inputs);
+  ASSERT_TRUE(all) << all.error().message();
+  const bool in_parts = Engine::runs_in_parts((*opened)->spec());
+  EXPECT_EQ(inputs.of_head, in_parts ? kWithHead : kWindows);
+  EXPECT_EQ(inputs.of_first_layer, kWindows);
+  EXPECT_EQ(all->n_rows, kWindows);
+  if (!in_parts) return;
+  const auto first = (*opened)->run(tokens.first(2 * kWithHead));
+  ASSERT_TRUE(first) << first.error().message();
+  EXPECT_EQ(all->loss, first->loss);
+  EXPECT_EQ(all->head_mean_squares, first->head_mean_squares);
 }
 
 INSTANTIATE_TEST_SUITE_P(Graphs, CollectorGraphTest, testing::ValuesIn(kGraphs),
