@@ -30,13 +30,14 @@ constexpr BlockFormat kCandidates[] = {
     {QuantType::kQ5K, 32},        {QuantType::kQ6K, 16},        {QuantType::kQ8, 64},
     {QuantType::kF16, 4}};
 
-// Rows on which the error of a format is measured. For 7 billion weights in groups of 1024 rows of
-// 4096 columns all formats take half a minute.
-constexpr std::uint32_t kMeasuredRows = 512;
-// Of each of many experts.
+// Rows on which the error of a format is measured: with the fewest columns still tens of thousands
+// of weights. For 7 billion weights in groups of 1024 rows of 4096 columns all formats take ten
+// seconds.
+constexpr std::uint32_t kMeasuredRows = 128;
+// Of many experts together, and of each at least.
+constexpr std::uint32_t kExpertRows = 2048;
 constexpr std::uint32_t kLeastMeasuredRows = 32;
-// Of formats whose search takes ten times as long, which still average tens of thousands of
-// weights.
+// Of formats whose search takes several times as long.
 constexpr std::uint32_t kTrellisMeasuredRows = 64;
 
 // Matrices that get one format: those of a kind in a layer. There is one, or one for each expert:
@@ -206,7 +207,7 @@ Result<ErrorSums> Planner::sums_of(const SourcePlace& place, BlockFormat format,
 // by the rows that chose it and by the size of what it adds to them.
 Result<double> Planner::error_of(const Matrix& matrix, BlockFormat format) const {
   const auto n_places = static_cast<std::uint32_t>(matrix.places.size());
-  const std::uint32_t max_rows = std::max(kMeasuredRows * 4 / n_places, kLeastMeasuredRows);
+  const std::uint32_t max_rows = std::max(kExpertRows / n_places, kLeastMeasuredRows);
   double squares = 0.0;
   double errors = 0.0;
   for (const SourcePlace& place : matrix.places) {
