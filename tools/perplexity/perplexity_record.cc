@@ -36,10 +36,14 @@ std::string loss_or_null(double value) {
 }  // namespace
 
 std::string losses_line(std::size_t window, std::span<const int> tokens, std::size_t first,
-                        std::span<const double> losses) {
-  return head_of(window, tokens.size()) + ", \"first\": " + std::to_string(first) +
-         ", \"ids\": " + list_of(tokens, number) +
-         ", \"losses\": " + list_of(losses, loss_or_null) + "}";
+                        const TokenScores& scores) {
+  std::string line = head_of(window, tokens.size()) + ", \"first\": " + std::to_string(first) +
+                     ", \"ids\": " + list_of(tokens, number) +
+                     ", \"losses\": " + list_of(scores.losses, loss_or_null);
+  if (!scores.divergences.empty()) {
+    line += ", \"divergences\": " + list_of(scores.divergences, loss_or_null);
+  }
+  return line + "}";
 }
 
 std::string visible_line(std::size_t window, std::size_t n_tokens,

@@ -20,10 +20,16 @@ namespace qsf_tools {
 // Visible positions by layer and KV head.
 using VisiblePositions = std::vector<std::vector<std::vector<int>>>;
 
-// {"window": 0, "tokens": 512, "first": 257, "ids": [...], "losses": [...]}: the ids of all tokens,
-// and the losses of those from `first` on.
+// Of the scored tokens of a window.
+struct TokenScores {
+  std::vector<double> losses;
+  std::vector<double> divergences;  // from the reference; empty without one
+};
+
+// {"window": 0, "tokens": 512, "first": 257, "ids": [...], "losses": [...], "divergences": [...]}:
+// the ids of all tokens, and what those from `first` on scored; no divergences without a reference.
 std::string losses_line(std::size_t window, std::span<const int> tokens, std::size_t first,
-                        std::span<const double> losses);
+                        const TokenScores& scores);
 // {"window": 0, "tokens": 1024, "visible": [[[...], ...], ...]}: what a token would see after
 // `n_tokens` of the window, by layer and KV head.
 std::string visible_line(std::size_t window, std::size_t n_tokens, const VisiblePositions& visible);

@@ -147,7 +147,8 @@ std::optional<int> parse_options(int argc, const char* const* argv, Options& opt
               "scored");
   parser
       .value("--losses", options.losses,
-             "Write the loss of every scored token to FILE: a line of JSON for each window")
+             "Write the loss of every scored token to FILE, with --reference its divergence too: a "
+             "line of JSON for each window")
       .type_name("FILE");
   parser
       .value("--kept", options.kept,
@@ -356,10 +357,11 @@ class Comparison {
   }
 
   // Adds to all but scores.loss.
-  qsf_code score_window(std::span<const int> window, std::vector<double>& losses, Scores& scores,
+  qsf_code score_window(std::span<const int> window, TokenScores& scored, Scores& scores,
                         qsf_error& error) {
     const std::size_t first = first_scored(window.size());
-    losses.clear();
+    scored.losses.clear();
+    scored.divergences.clear();
     // Row i predicts token i + 1: rows from first - 1 on are scored, and the last token is no row.
     for (QSFSession* session : {model_.get(), reference_.get()}) {
       if (const qsf_code code = begin_window(session, window, error); code != QSF_OK) return code;
@@ -374,7 +376,8 @@ class Comparison {
       if (code != QSF_OK) return code;
       for (std::size_t i = 0; i < n; ++i) {
         const RowComparison& compared = logits_.row(i);
-        losses.push_back(-compared.log_prob);
+        scored.losses.push_back(-compared.log_prob);
+        scored.divergences.push_back(compared.divergence);
         add(compared, scores);
       }
       row += n;
@@ -446,20 +449,20 @@ qsf_code measure(const Options& options, QSFEngine* engine, QSFEngine* reference
   }
   const std::size_t step =
       options.attention.is_h2o() ? static_cast<std::size_t>(options.attention.h2o().chunk) : 1024;
-  std::vector<double> losses;
+  TokenScores scored;
   for (std::size_t i = 0; i < windows.count() && code == QSF_OK && problem.empty(); ++i) {
     const std::span<const int> window = windows.window(i);
     if (comparison) {
-      code = comparison->score_window(window, losses, scores, error);
+      code = comparison->score_window(window, scored, scores, error);
     } else if (generated) {
-      code = generated->score_window(window, losses, error);
+      code = generated->score_window(window, scored.losses, error);
     } else {
-      code = score_window(engine, window, losses, error);
+      code = score_window(engine, window, scored.losses, error);
     }
     if (code != QSF_OK) break;
-    for (const double loss : losses) scores.loss.add(loss);
+    for (const double loss : scored.losses) scores.loss.add(loss);
     if (losses_file.is_open()) {
-      problem = losses_file.write(losses_line(i, window, first_scored(window.size()), losses));
+      problem = losses_file.write(losses_line(i, window, first_scored(window.size()), scored));
     }
     if (problem.empty() && kept_file.is_open()) {
       code = record_kept(engine, windows, i, step, kept_file, error, problem);

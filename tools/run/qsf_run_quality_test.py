@@ -73,9 +73,16 @@ class Quality(Case):
         whole, _ = perplexity()
         self.assertEqual(perplexity("--quality", "1")[0], whole)
         self.assertGreater(perplexity("--quality", "0.66")[0], 1.1 * whole)
-        # The reference keeps all of its layers.
-        out = perplexity("--quality", "0.66", "--reference", model)[1]
-        self.assertGreater(float(re.search(r"mean KLD = (\S+)", out).group(1)), 0.1)
+        # The reference keeps all of its layers. Losses have the divergences beside them.
+        losses = path("losses")
+        out = perplexity("--quality", "0.66", "--reference", model, "--losses", losses)[1]
+        divergence = float(re.search(r"mean KLD = (\S+)", out).group(1))
+        self.assertGreater(divergence, 0.1)
+        with open(losses, encoding="ascii") as file:
+            windows = [json.loads(line) for line in file]
+        self.assertTrue(all(len(w["losses"]) == len(w["divergences"]) == 31 for w in windows))
+        mean = sum(sum(w["divergences"]) for w in windows) / (31 * len(windows))
+        self.assertAlmostEqual(mean, divergence, delta=2e-6)
 
     def test_the_plan_and_the_benchmark_have_fewer_layers(self):
         def bytes_of(*options):
