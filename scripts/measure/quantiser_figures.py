@@ -115,10 +115,10 @@ def quantised(matrices):
     return [m for m in matrices if m.kind not in FLOATS]
 
 
-def read_window_losses(path):
-    """Returns the mean loss of each window that qsf-perplexity --losses wrote."""
+def read_window_losses(path, what="losses"):
+    """Returns the mean loss, or divergence, of each window that qsf-perplexity --losses wrote."""
     with open(path, encoding="ascii") as file:
-        windows = [json.loads(line)["losses"] for line in file]
+        windows = [json.loads(line)[what] for line in file]
     return [sum(losses) / len(losses) for losses in windows]
 
 

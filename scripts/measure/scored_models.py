@@ -102,5 +102,5 @@ class Scorer:
         losses = read_window_losses(self.losses)
         if len(losses) < 2:
             raise Failed(f"{len(losses)} window of the text is scored, errors need 2: give more --bytes or a smaller --context")
-        return {"losses": losses, "kld": float(kld), "kld_error": float(error),
-                "top": float(top) / 100}
+        return {"losses": losses, "klds": read_window_losses(self.losses, "divergences"), "kld": float(kld),
+                "kld_error": float(error), "top": float(top) / 100}

@@ -61,7 +61,7 @@ BODIES = {
         cost = cost_of(args[0])
         with open(value("--losses", "/dev/null"), "w") as file:
             for window in range(4):
-                file.write(json.dumps({"losses": [3 + window / 10 + cost, 3 + cost]}) + "\\n")
+                file.write(json.dumps({"losses": [3 + window / 10 + cost, 3 + cost], "divergences": [cost / 2] * 2}) + "\\n")
         print(f"mean KLD = {cost / 2:.6f} +/- {cost / 100:.6f}")
         print(f"top-1 agreement = {100 - 50 * cost:.3f} % +/- 0.1 %")
         print(f"PPL = {20 * (1 + cost):.4f} +/- 1.0000")

@@ -99,9 +99,10 @@ class Scripts(fake_tools.ScriptTest):
         for n, context in ((2, contextlib.nullcontext()),
                            (1, self.assertRaisesRegex(scored_models.Failed, "1 window .* give more --bytes"))):
             with open(scorer.losses, "w", encoding="utf-8") as file:
-                file.write('{"losses": [1.0, 2.0]}\n' * n)
+                file.write('{"losses": [1.0, 2.0], "divergences": [0.25, 0.75]}\n' * n)
             with context, mock.patch.object(scored_models, "run", return_value=scores):
-                self.assertEqual(scorer.measure("model")["losses"], [1.5] * n)
+                score = scorer.measure("model")
+                self.assertEqual((score["losses"], score["klds"]), ([1.5] * n, [0.5] * n))
 
 
 if __name__ == "__main__":
