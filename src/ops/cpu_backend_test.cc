@@ -196,6 +196,18 @@ Sequence as_stored(Sequence sequence, KvType type) {
 
 class CpuAttentionTest : public testing::TestWithParam<BackendTier> {};
 
+// Weights sum to 1 and |v| stays below 6: the error is a few roundings of that. In bf16 q, k,
+// weights and v are rounded to 2^-8 of themselves; scores of magnitude 8 move weights by 16 such.
+// In words they are rounded to 2^-13 of the largest of their row, four times themselves.
+double prompt_bound(kernels::AttendInputs inputs) {
+  switch (inputs) {
+    case kernels::AttendInputs::kF32: break;
+    case kernels::AttendInputs::kBf16: return 6 * (2 * 8 + 2) * 0x1p-8;
+    case kernels::AttendInputs::kWords: return 6 * (2 * 8 + 2) * 0x1p-11;
+  }
+  return 6 * 64 * 0x1p-24;
+}
+
 TEST_P(CpuAttentionTest, MatchesTheDefinition) {
   const Sequence sequence(1);
   const ScoreRule rules[] = {
@@ -209,10 +221,7 @@ TEST_P(CpuAttentionTest, MatchesTheDefinition) {
       {.slopes = kSlopes},
       {.window = 700, .soft_cap = 1.5F, .slopes = kSlopes},
   };
-  // Weights sum to 1 and |v| stays below 6: the error is a few roundings of that. In bf16 q, k,
-  // weights and v are rounded to 2^-8 of themselves; scores of magnitude 8 move weights by 16 such.
-  const bool bf16 = kernels::kernel_set(GetParam()).attend_prompt.isa == kernels::Isa::kAmx;
-  const double bound = bf16 ? 6 * (2 * 8 + 2) * 0x1p-8 : 6 * 64 * 0x1p-24;
+  const double bound = prompt_bound(kernels::kernel_set(GetParam()).attend_prompt.inputs);
   for (const KvType type : {KvType::kF32, KvType::k8Bit, KvType::k4Bit, KvType::k2Bit}) {
     const Sequence stored = as_stored(sequence, type);
     for (const ScoreRule& rule : rules) {
@@ -244,8 +253,7 @@ TEST_P(CpuAttentionTest, SeesSinksAndTheLastPositionsAlone) {
       {.slopes = {}, .kept = 2000, .sinks = 4},
       {.window = 90, .slopes = {}, .kept = 30, .sinks = 95, .chunked = true},
   };
-  const bool bf16 = kernels::kernel_set(GetParam()).attend_prompt.isa == kernels::Isa::kAmx;
-  const double bound = bf16 ? 6 * (2 * 8 + 2) * 0x1p-8 : 6 * 64 * 0x1p-24;
+  const double bound = prompt_bound(kernels::kernel_set(GetParam()).attend_prompt.inputs);
   for (const KvType type : {KvType::kF32, KvType::k4Bit}) {
     const Sequence stored = as_stored(sequence, type);
     for (const ScoreRule& rule : rules) {
@@ -283,8 +291,7 @@ TEST_P(CpuAttentionTest, MaskedRowsSeeTheirChunkOrBothSides) {
       {.window = 90, .slopes = {}, .side = 70, .bidirectional = true},
       {.window = kContext + 5, .slopes = {}, .side = kContext, .bidirectional = true},
   };
-  const bool bf16 = kernels::kernel_set(GetParam().isa).attend_prompt.isa == kernels::Isa::kAmx;
-  const double bound = bf16 ? 6 * (2 * 8 + 2) * 0x1p-8 : 6 * 64 * 0x1p-24;
+  const double bound = prompt_bound(kernels::kernel_set(GetParam().isa).attend_prompt.inputs);
   for (const KvType type : {KvType::kF32, KvType::k4Bit}) {
     const Sequence stored = as_stored(sequence, type);
     for (const ScoreRule& rule : rules) {

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT
 //
 // Holds attention over a cache whose keys are its values to attention over one that stores the same
-// rows as both: bit for bit in the types that code keys and values alike, else to plain loops in
-// f64 over the rows as they are stored.
+// rows as both: bit for bit in the types that code keys and values alike and that no kernel rounds
+// apart, else to plain loops in f64 over the rows as they are stored.
 
 #include <gtest/gtest.h>
 
@@ -81,10 +81,23 @@ class CpuKeyValuesTest : public testing::TestWithParam<BackendTier> {
   Rows k_;
 };
 
+// Prompts in words round stored values of f16, but not those made from keys, which are f32.
 TEST_P(CpuKeyValuesTest, HasTheBitsOfValuesThatAreStored) {
+  const bool words =
+      kernels::kernel_set(GetParam()).attend_prompt.inputs == kernels::AttendInputs::kWords;
   for (const KvType type : {KvType::kF32, KvType::kF16, KvType::k2Bit}) {
     for (const std::uint32_t window : {0U, 70U}) {
-      EXPECT_EQ(run(type, true, window), run(type, false, window)) << kv_type_name(type) << window;
+      const Rows got = run(type, true, window);
+      const Rows want = run(type, false, window);
+      for (std::uint32_t row = 0; row < kRows; ++row) {
+        if (!words || type != KvType::kF16 || row >= kPrompt) {
+          ASSERT_EQ(got[row], want[row]) << kv_type_name(type) << window << ' ' << row;
+          continue;
+        }
+        for (std::size_t i = 0; i < want[row].size(); ++i) {
+          ASSERT_NEAR(got[row][i], want[row][i], 0x1p-9) << window << ' ' << row << ' ' << i;
+        }
+      }
     }
   }
 }

@@ -4,13 +4,20 @@
 
 #include "kernels/attend/attend.h"
 
+#include <cmath>
 #include <limits>
 
 #include "kernels/attend/attend_query_tile.h"
 #include "kernels/attend/attend_variants.h"
+#include "kernels/attend/attend_word_ranges.h"
 #include "kernels/math/math.h"
 
 namespace qsf::kernels {
+
+using attend_page_internal::is_multiplied_as_words;
+using attend_page_internal::largest_query;
+using attend_page_internal::word_query_stride;
+
 namespace {
 
 constexpr float kNegativeInfinity = -std::numeric_limits<float>::infinity();
@@ -21,11 +28,22 @@ constexpr AttendKernel f32_kernel(const char* name, Isa isa, AttendPageFn page) 
   return {name, isa, Exactness::kBounded, attend_load_queries_f32, page, 128};
 }
 
-// Prompt rows alone may take tiles; see the span of decode kernels below.
+constexpr AttendKernel words_kernel(const char* name, Isa isa, AttendPageFn page) {
+  // 256 queries: rounding a page to whole numbers costs then a twentieth of its two products.
+  return {name, isa, Exactness::kBounded, attend_load_queries_words,
+          page, 256, AttendInputs::kWords};
+}
+
+// The first kPromptOnly are for prompt rows alone: a generated row would not fill a tile, nor pay
+// for rounding a page.
 constexpr AttendKernel kAttendKernels[] = {
 #if defined(__x86_64__)
     // 512 queries: rounding a page then takes a tenth of the time of their softmax.
-    {"attend_amx", Isa::kAmx, Exactness::kBounded, attend_load_queries_amx, attend_page_amx, 512},
+    {"attend_amx", Isa::kAmx, Exactness::kBounded, attend_load_queries_amx, attend_page_amx, 512,
+     AttendInputs::kBf16},
+    words_kernel("attend_words_avx512vnni", Isa::kAvx512Vnni, attend_page_words_avx512vnni),
+    words_kernel("attend_words_avx512", Isa::kAvx512, attend_page_words_avx512),
+    words_kernel("attend_words_avx2", Isa::kAvx2, attend_page_words_avx2),
     f32_kernel("attend_avx512", Isa::kAvx512, attend_page_avx512),
     f32_kernel("attend_avx2", Isa::kAvx2, attend_page_avx2),
 #elif defined(__aarch64__)
@@ -56,9 +74,11 @@ constexpr AttendQueryTileKernel kQueryTileKernels[] = {
 };
 
 #if defined(__x86_64__)
-constexpr std::size_t kPromptOnly = 1;
+constexpr std::size_t kPromptOnly = 4;
+constexpr std::size_t kQueryTilesPromptOnly = 1;
 #else
 constexpr std::size_t kPromptOnly = 0;
+constexpr std::size_t kQueryTilesPromptOnly = 0;
 #endif
 
 constexpr std::size_t round_up(std::size_t n, std::size_t step) {
@@ -101,7 +121,7 @@ std::span<const AttendQueryTileKernel> attend_query_tile_prompt_kernels() noexce
   return kQueryTileKernels;
 }
 std::span<const AttendQueryTileKernel> attend_query_tile_decode_kernels() noexcept {
-  return std::span(kQueryTileKernels).subspan(kPromptOnly);
+  return std::span(kQueryTileKernels).subspan(kQueryTilesPromptOnly);
 }
 
 std::size_t attend_query_bytes(std::size_t n_queries, std::uint32_t head_dim) noexcept {
@@ -111,13 +131,14 @@ std::size_t attend_query_bytes(std::size_t n_queries, std::uint32_t head_dim) no
 }
 
 // In f32 a panel of 64 x 64, for each query a page of weights and what its older sums are
-// multiplied with, and a page of scales for each 16 columns of values. In tiles a page of K and of
-// V in bf16, and for 16 queries weights in f32 and bf16, sums, and what older sums are multiplied
-// with.
+// multiplied with, and a page of scales for each 16 columns of values. In whole numbers also a page
+// of K and of V, three numbers a slot and two more a query. In tiles a page of K and of V in bf16,
+// and for 16 queries weights in f32 and bf16, sums, and what older sums are multiplied with.
 std::size_t attend_scratch_bytes(std::size_t n_queries, std::uint32_t head_dim) noexcept {
   const std::size_t page = kKvPageSlots * sizeof(float);
-  const std::size_t packed =
-      (kKvPageSlots + n_queries + round_up(head_dim, 16) / 16) * page + n_queries * sizeof(float);
+  const std::size_t packed = (kKvPageSlots + n_queries + round_up(head_dim, 16) / 16) * page +
+                             (round_up(head_dim, 16) + 3) * page +
+                             3 * round_up(n_queries, 16) * sizeof(float);
   const std::size_t tiles = (round_up(head_dim, 32) + round_up(head_dim, 16)) * page / 2 +
                             16 * (2 * page + page / 2 + sizeof(float));
   return round_up(packed > tiles ? packed : tiles, kLine);
@@ -138,6 +159,35 @@ void attend_load_queries_f32(const AttendQueryArgs& args) noexcept {
     for (std::uint32_t d = 0; d < args.head_dim; ++d) to[d] = from[d] * args.scale;
     for (std::uint32_t d = args.head_dim; d < n_columns; ++d) to[d] = 0.0F;
     if (kv_is_quantised(args.k_type)) args.rotate(to, n_columns);
+  }
+}
+
+void attend_load_queries_words(const AttendQueryArgs& args) noexcept {
+  if (!is_multiplied_as_words(args.k_type)) return attend_load_queries_f32(args);
+  const std::uint32_t n_queries = args.n_rows * args.n_q;
+  const std::uint32_t n_columns = kv_columns(args.k_type, args.head_dim);
+  const std::size_t stride = word_query_stride(n_columns);
+  const auto largest = static_cast<float>(largest_query(args.k_type, n_columns));
+  auto* words = reinterpret_cast<std::int16_t*>(args.queries);
+  auto* scales = reinterpret_cast<float*>(words + n_queries * stride);
+  for (std::uint32_t i = 0; i < n_queries; ++i, words += stride) {
+    const float* from =
+        args.q + i / args.n_q * args.row_stride + std::size_t{i % args.n_q} * args.head_dim;
+    float query[kMaxHeadDim + 1] = {};
+    for (std::uint32_t d = 0; d < args.head_dim; ++d) query[d] = from[d] * args.scale;
+    if (kv_is_quantised(args.k_type)) args.rotate(query, n_columns);
+    float magnitude = 0.0F;
+    float not_finite = 0.0F;  // 0, or NaN
+    for (std::uint32_t d = 0; d < n_columns; ++d) {
+      magnitude = std::fabs(query[d]) > magnitude ? std::fabs(query[d]) : magnitude;
+      not_finite += query[d] - query[d];
+    }
+    const float inverse = magnitude > 0.0F && not_finite == 0.0F ? largest / magnitude : 0.0F;
+    scales[i] = magnitude / largest + not_finite;
+    for (std::uint32_t d = 0; d < stride; ++d) {
+      words[d] =
+          not_finite == 0.0F ? static_cast<std::int16_t>(std::lrintf(query[d] * inverse)) : 0;
+    }
   }
 }
 

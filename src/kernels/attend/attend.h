@@ -78,7 +78,7 @@ struct AttendQueryArgs {
 // Guarantees  a query's result depends on no other query of the tile and on no slot outside its
 //             range, bit for bit; what stands in such slots may be read, and is ignored
 //             first == last changes nothing; a score of -inf weighs nothing (but a soft cap leaves
-//             no score below -soft_cap)
+//             no score below -soft_cap); in words an infinite element makes its slot NaN
 //             acc is written up to the next multiple of 16 columns
 // Threads     any; different states may run concurrently
 struct AttendPageArgs {
@@ -107,6 +107,10 @@ struct AttendPageArgs {
 using AttendQueryFn = void (*)(const AttendQueryArgs&) noexcept;
 using AttendPageFn = void (*)(const AttendPageArgs&) noexcept;
 
+// What a kernel multiplies. Words are whole numbers of 16 bits (attend_words.h); keys and values of
+// other types than f16 and 8 bits stay f32 there.
+enum class AttendInputs : std::uint8_t { kF32, kBf16, kWords };
+
 struct AttendKernel {
   const char* name;  // "attend_avx2"
   Isa isa;
@@ -114,6 +118,7 @@ struct AttendKernel {
   AttendQueryFn load_queries;
   AttendPageFn page;
   std::uint32_t tile_queries;  // from here on, a larger tile is no faster
+  AttendInputs inputs = AttendInputs::kF32;
 };
 
 // Every implementation, best instruction set first, scalar last: of prompt rows, and of generated

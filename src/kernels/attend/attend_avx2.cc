@@ -10,12 +10,14 @@
 #include "kernels/attend/attend_page.h"
 #include "kernels/attend/attend_query_tile_page.h"
 #include "kernels/attend/attend_variants.h"
+#include "kernels/attend/attend_words.h"
 
 namespace qsf::kernels {
 namespace {
 
 struct Lanes {
   using Vec = __m256;
+  using Ints = __m256i;
   using Half = std::uint16_t;
   static constexpr unsigned kWidth = 8;
   static constexpr unsigned kRows = 6;
@@ -123,12 +125,47 @@ struct Lanes {
     y = _mm_add_ps(y, _mm_movehl_ps(y, y));
     return _mm_cvtss_f32(_mm_add_ss(y, _mm_movehdup_ps(y)));
   }
+
+  [[gnu::always_inline]] static Ints no_ints() noexcept { return _mm256_setzero_si256(); }
+  [[gnu::always_inline]] static Ints load_ints(const std::int32_t* from) noexcept {
+    return _mm256_loadu_si256(reinterpret_cast<const __m256i*>(from));
+  }
+  [[gnu::always_inline]] static Ints load_ints(const std::int8_t* from) noexcept {
+    return _mm256_cvtepi8_epi32(_mm_loadl_epi64(reinterpret_cast<const __m128i*>(from)));
+  }
+  [[gnu::always_inline]] static void store_ints(std::int32_t* to, Ints x) noexcept {
+    _mm256_storeu_si256(reinterpret_cast<__m256i*>(to), x);
+  }
+  // Two numbers in every lane.
+  [[gnu::always_inline]] static Ints splat_words(const std::int16_t* from) noexcept {
+    std::int32_t both;
+    std::memcpy(&both, from, sizeof both);
+    return _mm256_set1_epi32(both);
+  }
+  [[gnu::always_inline]] static Ints round(Vec x) noexcept { return _mm256_cvtps_epi32(x); }
+  [[gnu::always_inline]] static Vec to_floats(Ints x) noexcept { return _mm256_cvtepi32_ps(x); }
+  // The lower halves of all lanes, `high` above `low`.
+  [[gnu::always_inline]] static Ints join_words(Ints low, Ints high) noexcept {
+    return _mm256_blend_epi16(low, _mm256_slli_epi32(high, 16), 0xAA);
+  }
+  // Rounds sixteen weights to whole numbers.
+  [[gnu::always_inline]] static void store_words(std::int16_t* to, const Vec (&x)[2]) noexcept {
+    const Ints packed = _mm256_packs_epi32(round(x[0]), round(x[1]));
+    _mm256_storeu_si256(reinterpret_cast<__m256i*>(to), _mm256_permute4x64_epi64(packed, 0xD8));
+  }
+  // sum + a[0] * b[0] + a[1] * b[1] in each lane.
+  [[gnu::always_inline]] static Ints dot_words(Ints sum, Ints a, Ints b) noexcept {
+    return _mm256_add_epi32(sum, _mm256_madd_epi16(a, b));
+  }
 };
 
 }  // namespace
 
 void attend_page_avx2(const AttendPageArgs& args) noexcept {
   attend_page_internal::attend_page<Lanes>(args);
+}
+void attend_page_words_avx2(const AttendPageArgs& args) noexcept {
+  attend_page_internal::attend_page_words<Lanes>(args);
 }
 void attend_query_tile_scores_avx2(const AttendQueryTileArgs& args) noexcept {
   attend_page_internal::query_tile_scores<Lanes>(args);

@@ -6,11 +6,15 @@
 #include "kernels/attend/attend_page.h"
 #include "kernels/attend/attend_query_tile_page.h"
 #include "kernels/attend/attend_variants.h"
+#include "kernels/attend/attend_words.h"
 
 namespace qsf::kernels {
 
 void attend_page_avx512(const AttendPageArgs& args) noexcept {
   attend_page_internal::attend_page<attend_page_internal::Avx512Lanes>(args);
+}
+void attend_page_words_avx512(const AttendPageArgs& args) noexcept {
+  attend_page_internal::attend_page_words<attend_page_internal::Avx512Lanes>(args);
 }
 void attend_query_tile_scores_avx512(const AttendQueryTileArgs& args) noexcept {
   attend_page_internal::query_tile_scores<attend_page_internal::Avx512Lanes>(args);

@@ -14,6 +14,7 @@ namespace qsf::kernels::attend_page_internal {
 
 struct Avx512Lanes {
   using Vec = __m512;
+  using Ints = __m512i;
   using Half = std::uint16_t;
   static constexpr unsigned kWidth = 16;
   static constexpr unsigned kRows = 6;
@@ -128,6 +129,43 @@ struct Avx512Lanes {
   // Halves first: lanes 0 + 8, then 0 + 4 and so on.
   [[gnu::always_inline]] static float sum_lanes(Vec x) noexcept {
     return _mm512_reduce_add_ps(x);
+  }
+
+  [[gnu::always_inline]] static Ints no_ints() noexcept {
+    return _mm512_setzero_si512();
+  }
+  [[gnu::always_inline]] static Ints load_ints(const std::int32_t* from) noexcept {
+    return _mm512_loadu_si512(from);
+  }
+  [[gnu::always_inline]] static Ints load_ints(const std::int8_t* from) noexcept {
+    return _mm512_cvtepi8_epi32(_mm_loadu_si128(reinterpret_cast<const __m128i*>(from)));
+  }
+  [[gnu::always_inline]] static void store_ints(std::int32_t* to, Ints x) noexcept {
+    _mm512_storeu_si512(to, x);
+  }
+  // Two numbers in every lane.
+  [[gnu::always_inline]] static Ints splat_words(const std::int16_t* from) noexcept {
+    std::int32_t both;
+    std::memcpy(&both, from, sizeof both);
+    return _mm512_set1_epi32(both);
+  }
+  [[gnu::always_inline]] static Ints round(Vec x) noexcept {
+    return _mm512_cvtps_epi32(x);
+  }
+  [[gnu::always_inline]] static Vec to_floats(Ints x) noexcept {
+    return _mm512_cvtepi32_ps(x);
+  }
+  // The lower halves of all lanes, `high` above `low`.
+  [[gnu::always_inline]] static Ints join_words(Ints low, Ints high) noexcept {
+    return _mm512_mask_blend_epi16(0xAAAAAAAA, low, _mm512_slli_epi32(high, 16));
+  }
+  // Rounds sixteen weights to whole numbers.
+  [[gnu::always_inline]] static void store_words(std::int16_t* to, const Vec (&x)[1]) noexcept {
+    _mm256_storeu_si256(reinterpret_cast<__m256i*>(to), _mm512_cvtsepi32_epi16(round(x[0])));
+  }
+  // sum + a[0] * b[0] + a[1] * b[1] in each lane.
+  [[gnu::always_inline]] static Ints dot_words(Ints sum, Ints a, Ints b) noexcept {
+    return _mm512_add_epi32(sum, _mm512_madd_epi16(a, b));
   }
 };
 

@@ -22,6 +22,7 @@
 #include "kernels/testing/seeded_rng.h"
 #include "kernels/testing/special_values.h"
 #include "kernels/testing/sweep.h"
+#include "kernels/testing/word_bounds.h"
 
 namespace qsf::kernels {
 namespace {
@@ -33,7 +34,10 @@ using testing_support::kInf;
 using testing_support::kNaN;
 using testing_support::longest_head;
 using testing_support::SeededRng;
+using testing_support::SeenSlot;
 using testing_support::sweep_visits;
+using testing_support::word_score_error;
+using testing_support::word_value_error;
 
 class AttendTest : public testing::TestWithParam<AttendKernel> {
  protected:
@@ -187,12 +191,18 @@ class Problem {
   // Tiles of bf16 round q and k, 2^-8 each, which moves a score by as many parts of its terms'
   // magnitudes, and weights and values, 2^-8 each. Products with subnormal factors are lost, each
   // below 2^-126 times 8.
+  //
+  // Words round an element of q to half of 1 / largest_query of its query's largest one, of k and v
+  // in f16 to half of 1 / largest_key or kLargestElement of their slot's, and a weight times its
+  // slot's largest value to half of 1 / kLargestWeight of the largest such product of its page; a
+  // dozen roundings of f32 come with that.
   ::testing::AssertionResult within_bound(const std::vector<float>& out,
                                           const AttendKernel& kernel) const {
-    const double input_roundoff = kernel.isa == Isa::kAmx ? 0x1p-8 : 0.0;
     std::vector<double> want;
     std::vector<double> bounds;
-    for (std::uint32_t i = 0; i < n_queries(); ++i) expect_query(i, input_roundoff, &want, &bounds);
+    for (std::uint32_t i = 0; i < n_queries(); ++i) {
+      expect_query(i, kernel.inputs, &want, &bounds);
+    }
     return testing_support::all_within(out.data(), want, bounds);
   }
 
@@ -348,15 +358,14 @@ class Problem {
     return bf16_bias_scale_ * (bias(position) - bias(own));
   }
 
-  void expect_query(std::uint32_t query, double input_roundoff, std::vector<double>* want,
+  void expect_query(std::uint32_t query, AttendInputs inputs, std::vector<double>* want,
                     std::vector<double>* bounds) const {
-    struct Seen {
-      std::size_t page;
-      std::uint32_t slot;
-      double weight;
-    };
-    std::vector<Seen> seen;
+    const double input_roundoff = inputs == AttendInputs::kBf16 ? 0x1p-8 : 0.0;
+    const bool words = inputs == AttendInputs::kWords;
+    std::vector<SeenSlot> seen;
     const Query q = query_of(query);
+    std::vector<double> k(q.columns.size());
+    double word_error = 0.0;
     double magnitude = 0.0;
     double magnitude_read = 0.0;  // of what a tile of bf16 rounds
     double max = -std::numeric_limits<double>::infinity();
@@ -367,7 +376,7 @@ class Problem {
         double size = 0.0;
         double size_read = 0.0;
         for (std::uint32_t d = 0; d < q.columns.size(); ++d) {
-          const double stored = key(p, j, d);
+          const double stored = k[d] = key(p, j, d);
           score += q.columns[d] * stored;
           size_read += std::fabs(q.columns[d] * stored);
           size += q.sizes[d] * std::fabs(stored);
@@ -379,11 +388,18 @@ class Problem {
         magnitude = std::max(magnitude, size * static_cast<double>(scale_) + std::fabs(bias));
         magnitude_read = std::max(magnitude_read, size_read * static_cast<double>(scale_));
         max = std::max(max, seen.back().weight);
+        if (!words) continue;
+        for (std::uint32_t d = 0; d < shape_.head_dim; ++d) {
+          double& largest = seen.back().largest_value;
+          largest = std::max(largest, std::fabs(value(p, j, d)));
+        }
+        word_error = std::max(word_error, word_score_error(q.columns, k, shape_.k_type) *
+                                              static_cast<double>(scale_));
       }
     }
     double sum = 0.0;
     double widest = 0.0;
-    for (Seen& s : seen) {
+    for (SeenSlot& s : seen) {
       if (max - s.weight < 104.0) widest = std::max(widest, max - s.weight);
       s.weight = std::exp(s.weight - max);
       sum += s.weight;
@@ -391,15 +407,16 @@ class Problem {
     const double pages = static_cast<double>(pages_.size());
     const double score_error =
         gamma_of(score_roundings()) * magnitude +
-        (2.0 * input_roundoff + input_roundoff * input_roundoff) * magnitude_read;
+        (2.0 * input_roundoff + input_roundoff * input_roundoff) * magnitude_read + word_error;
     const double relative = 2.0 * (std::expm1(2.0 * score_error) + 2.0 * input_roundoff +
                                    gamma_of(kKvPageSlots + 9.0 + widest + pages * (4.0 + widest)));
-    const double dropped = static_cast<double>(seen.size()) * 0x1p-125 * 8.0;
+    double dropped = static_cast<double>(seen.size()) * 0x1p-125 * 8.0;
+    if (words && !seen.empty()) dropped += word_value_error(seen, shape_.v_type) / sum;
     std::vector<double> totals(values_turned_ ? (shape_.head_dim + 15) / 16 * 16 : shape_.head_dim);
     std::vector<double> errors(totals.size());
     for (std::uint32_t d = 0; d < totals.size() && !seen.empty(); ++d) {
       double size = 0.0;
-      for (const Seen& s : seen) {
+      for (const SeenSlot& s : seen) {
         const double term = s.weight * value(s.page, s.slot, d);
         totals[d] += term / sum;
         size += std::fabs(term / sum);
@@ -531,7 +548,7 @@ TEST_P(AttendTest, ReadsQuantisedRowsAsTheirNumbers) {
         const std::vector<float> got = problem.run(GetParam());
         EXPECT_TRUE(wide.within_bound(got, GetParam()))
             << kv_type_name(k_type) << ' ' << kv_type_name(v_type) << ' ' << head_dim;
-        if (GetParam().isa == Isa::kAmx) {
+        if (GetParam().inputs == AttendInputs::kBf16) {
           EXPECT_TRUE(same_bits(got, wide.run(GetParam())))
               << kv_type_name(k_type) << ' ' << kv_type_name(v_type) << ' ' << head_dim;
         }

@@ -15,6 +15,10 @@ namespace qsf::kernels {
 // every f32 tier reads.
 void attend_load_queries_f32(const AttendQueryArgs& args) noexcept;
 
+// For keys that attend_words.h multiplies, the same as whole numbers and a scale each; for others
+// as above.
+void attend_load_queries_words(const AttendQueryArgs& args) noexcept;
+
 // The same, rounded to bf16, in rows padded to whole tiles.
 void attend_load_queries_amx(const AttendQueryArgs& args) noexcept;
 
@@ -23,6 +27,9 @@ void attend_page_avx2(const AttendPageArgs& args) noexcept;
 void attend_page_avx512(const AttendPageArgs& args) noexcept;
 void attend_page_amx(const AttendPageArgs& args) noexcept;
 void attend_page_neon(const AttendPageArgs& args) noexcept;
+void attend_page_words_avx2(const AttendPageArgs& args) noexcept;
+void attend_page_words_avx512(const AttendPageArgs& args) noexcept;
+void attend_page_words_avx512vnni(const AttendPageArgs& args) noexcept;
 
 void attend_query_tile_scores_scalar(const AttendQueryTileArgs& args) noexcept;
 void attend_query_tile_normalise_scalar(const AttendNormaliseArgs& args) noexcept;
