@@ -140,8 +140,10 @@ class QueryTile {
   // The outputs by online softmax, page by page.
   std::vector<float> by_pages(Isa isa) const {
     const auto table = attend_prompt_kernels();
+    // Query tiles take f32 or bf16, never whole numbers.
     const AttendKernel& kernel = *std::find_if(
-        table.begin(), table.end(), [isa](const AttendKernel& k) { return k.isa == isa; });
+        table.begin(), table.end(),
+        [isa](const AttendKernel& k) { return k.isa == isa && k.inputs != AttendInputs::kWords; });
     const std::uint32_t n = shape_.n_rows * shape_.n_q;
     const GuardedBytes queries(attend_query_bytes(n, shape_.head_dim));
     const GuardedBytes scratch(attend_scratch_bytes(n, shape_.head_dim));
