@@ -21,7 +21,7 @@ TABLE_LINE = re.compile(r"^(\d+|extra|tests)\s+(\S+)\s*:\s*(.*)$")
 PAGE_ROW = re.compile(r"^\| (\d+) \| `src/(\w+)/` \| .* \|\s*([\w ]*?)\s*\|$")
 TEST_FILE = re.compile(r"_test\.(cc|c)$|(^|/)testing/")
 BELOW = re.compile(r"^levels (\d+) to (\d+) except ([\w ]+)$")  # the short form of a long list
-ISA_FILE = re.compile(r"_(sse42|avx2|avxvnni|avx512|avx512vnni|amx|neon|neondot|neoni8mm|sve|wasm)\.cc$")
+ISA_FILE = re.compile(r"_(sse42|avx2|avxvnni|avx512|avx512vnni|avx512vbmi|amx|neon|neondot|neoni8mm|sve|wasm)\.cc$")
 OUTSIDE_SRC = ("tools", "tests", "examples", "fuzz")
 # Many folders have one of these, and no source includes them by name.
 SHARED_BASENAMES = {"CMakeLists.txt", "README.md", "__init__.py", ".gitignore"}

@@ -22,7 +22,7 @@ import subprocess
 import sys
 
 ISA_OBJECT = re.compile(
-    r"_(scalar|sse42|avx2|avxvnni|avx512|avx512vnni|amx|neon|neondot|neoni8mm|sve|wasm)\.(cc\.)?o(bj)?$")
+    r"_(scalar|sse42|avx2|avxvnni|avx512|avx512vnni|avx512vbmi|amx|neon|neondot|neoni8mm|sve|wasm)\.(cc\.)?o(bj)?$")
 SYMBOL = re.compile(r"^[0-9a-fA-F]*\s*([A-Za-z])\s+(.+)$")
 WEAK_TYPES = "WwVvu"
 # Pointers to the exception personality, data that is the same in every object.

@@ -11,7 +11,8 @@ import platform
 # a higher one.
 X86_TIERS = (("sse42", "sse4_2 popcnt"), ("avx2", "avx2 fma f16c"),
              ("avxvnni", "avx_vnni"), ("avx512", "avx512f avx512bw avx512dq avx512vl"),
-             ("avx512vnni", "avx512_vnni"), ("amx", "amx_tile amx_int8 amx_bf16"))
+             ("avx512vnni", "avx512_vnni"), ("avx512vbmi", "avx512vbmi"),
+             ("amx", "amx_tile amx_int8 amx_bf16"))
 ARM_TIERS = (("neon", "asimd"), ("neondot", "asimddp"), ("neoni8mm", "i8mm"))
 BRANCHES = ("avxvnni",)
 CPUINFO = "/proc/cpuinfo"

@@ -49,8 +49,8 @@ class WeakSymbolsCase(unittest.TestCase):
             self.assertIn(symbol, result.stdout)
 
     def test_every_tier_counts_and_other_objects_do_not(self):
-        for tier in ("scalar", "sse42", "avx2", "avxvnni", "avx512", "avx512vnni", "amx", "neon", "neondot",
-                     "neoni8mm"):
+        for tier in ("scalar", "sse42", "avx2", "avxvnni", "avx512", "avx512vnni", "avx512vbmi", "amx",
+                     "neon", "neondot", "neoni8mm"):
             path = self.build(f"kernel_{tier}.cc.o", INLINE_FUNCTION)
             self.assertEqual(self.check(path).returncode, 1, tier)
             os.remove(path)

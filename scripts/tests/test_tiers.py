@@ -25,7 +25,9 @@ class TiersTest(unittest.TestCase):
         self.assertEqual(self.best(AVX2), "avx2")
         self.assertEqual(self.best(AVX512), "avx512")
         self.assertEqual(self.best(AVX512 + " avx512_vnni"), "avx512vnni")
-        self.assertEqual(self.best(AVX512 + " avx512_vnni amx_tile amx_int8 amx_bf16"), "amx")
+        vbmi = AVX512 + " avx512_vnni avx512vbmi"
+        self.assertEqual(self.best(vbmi), "avx512vbmi")
+        self.assertEqual(self.best(vbmi + " amx_tile amx_int8 amx_bf16"), "amx")
 
     def test_a_tier_needs_all_the_lower_ones(self):
         self.assertEqual(self.best(AVX512.replace("fma", "")), "sse42")

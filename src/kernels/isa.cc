@@ -19,7 +19,8 @@ Isa tier_below(Isa isa) noexcept {
     case Isa::kAvxVnni: return Isa::kAvx2;
     case Isa::kAvx512: return Isa::kAvx2;
     case Isa::kAvx512Vnni: return Isa::kAvx512;
-    case Isa::kAmx: return Isa::kAvx512Vnni;
+    case Isa::kAvx512Vbmi: return Isa::kAvx512Vnni;
+    case Isa::kAmx: return Isa::kAvx512Vbmi;
     case Isa::kNeonDot: return Isa::kNeon;
     case Isa::kNeonI8mm: return Isa::kNeonDot;
     case Isa::kScalar:
@@ -72,6 +73,7 @@ bool has_tier(const CpuFeatures& cpu, Isa isa) noexcept {
     case Isa::kAvxVnni: return has_all(cpu, kVnniFeatures);
     case Isa::kAvx512: return has_all(cpu, {kAvx512F, kAvx512Bw, kAvx512Dq, kAvx512Vl});
     case Isa::kAvx512Vnni: return has_all(cpu, {kAvx512Vnni});
+    case Isa::kAvx512Vbmi: return has_all(cpu, {kAvx512Vbmi});
     case Isa::kAmx: return has_all(cpu, {kAvx512Bf16, kAmxTile, kAmxInt8, kAmxBf16});
     case Isa::kNeon: return has_all(cpu, {kNeon});
     case Isa::kNeonDot: return has_all(cpu, {kNeonDot});
@@ -108,6 +110,7 @@ std::string_view isa_name(Isa isa) noexcept {
     case Isa::kAvxVnni: return "avxvnni";
     case Isa::kAvx512: return "avx512";
     case Isa::kAvx512Vnni: return "avx512vnni";
+    case Isa::kAvx512Vbmi: return "avx512vbmi";
     case Isa::kAmx: return "amx";
     case Isa::kNeon: return "neon";
     case Isa::kNeonDot: return "neondot";
@@ -140,7 +143,7 @@ Isa best_isa(const CpuFeatures& cpu) noexcept {
 
 bool can_run_isa(const CpuFeatures& cpu, Isa isa) noexcept {
 #if defined(QSF_EMULATE_AMX)
-  if (isa == Isa::kAmx && cpu.has(CpuFeature::kAvx512Bf16)) isa = Isa::kAvx512Vnni;
+  if (isa == Isa::kAmx && cpu.has(CpuFeature::kAvx512Bf16)) isa = Isa::kAvx512Vbmi;
 #endif
   return has_tiers(cpu, isa);
 }

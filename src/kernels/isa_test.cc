@@ -24,7 +24,7 @@ TEST(IsaTest, NamesGoBothWays) {
   EXPECT_EQ(unknown.error().code(), StatusCode::kInvalidArgument);
   EXPECT_EQ(unknown.error().message(),
             "instruction set \"avx3\": unknown, expected one of scalar, sse42, avx2, avxvnni, "
-            "avx512, avx512vnni, amx, neon, neondot, neoni8mm, wasm");
+            "avx512, avx512vnni, avx512vbmi, amx, neon, neondot, neoni8mm, wasm");
   EXPECT_FALSE(parse_isa("").has_value());
   EXPECT_FALSE(parse_isa("AVX2").has_value());
 }
@@ -62,7 +62,9 @@ TEST(IsaTest, BestNeedsEveryTierBelow) {
   for (const CpuFeature f : {kAmxTile, kAmxInt8, kAmxBf16}) amx.add(f);
   EXPECT_EQ(best_isa(amx), Isa::kAvx512);  // no VNNI
   amx.add(kAvx512Vnni);
-  EXPECT_EQ(best_isa(amx), Isa::kAvx512Vnni);  // no bf16 beside the tiles
+  EXPECT_EQ(best_isa(amx), Isa::kAvx512Vnni);  // no VBMI
+  amx.add(kAvx512Vbmi);
+  EXPECT_EQ(best_isa(amx), Isa::kAvx512Vbmi);  // no bf16 beside the tiles
   amx.add(kAvx512Bf16);
   EXPECT_EQ(best_isa(amx), Isa::kAmx);
   EXPECT_EQ(best_isa(with({kWasmSimd})), Isa::kWasm);
@@ -112,12 +114,12 @@ TEST(IsaTest, CapLowersAndNeverRaises) {
 #if defined(QSF_EMULATE_AMX)
 TEST(IsaTest, EmulatedTilesRunWhenNamed) {
   using enum CpuFeature;
-  const CpuFeatures vnni = with({kSse42, kAvx2, kFma, kF16c, kAvx512F, kAvx512Bw, kAvx512Dq,
-                                 kAvx512Vl, kAvx512Vnni, kAvx512Bf16});
-  EXPECT_TRUE(can_run_isa(vnni, Isa::kAmx));
-  EXPECT_EQ(choose_isa(vnni, nullptr).value(), Isa::kAvx512Vnni);
-  EXPECT_EQ(choose_isa(vnni, "amx").value(), Isa::kAmx);
-  EXPECT_EQ(choose_isa(vnni, "avx512vnni").value(), Isa::kAvx512Vnni);
+  const CpuFeatures vbmi = with({kSse42, kAvx2, kFma, kF16c, kAvx512F, kAvx512Bw, kAvx512Dq,
+                                 kAvx512Vl, kAvx512Vnni, kAvx512Vbmi, kAvx512Bf16});
+  EXPECT_TRUE(can_run_isa(vbmi, Isa::kAmx));
+  EXPECT_EQ(choose_isa(vbmi, nullptr).value(), Isa::kAvx512Vbmi);
+  EXPECT_EQ(choose_isa(vbmi, "amx").value(), Isa::kAmx);
+  EXPECT_EQ(choose_isa(vbmi, "avx512vnni").value(), Isa::kAvx512Vnni);
   EXPECT_FALSE(can_run_isa(with({kSse42, kAvx2, kFma, kF16c, kAvx512Bf16}), Isa::kAmx));
 }
 #endif

@@ -25,16 +25,17 @@ enum class Isa : std::uint8_t {
   kAvxVnni = 3,  // kAvx2 with dot products of bytes; what lies above does not build on it
   kAvx512 = 4,   // F, BW, DQ, VL
   kAvx512Vnni = 5,
-  kAmx = 6,  // tiles, int8, bf16, and AVX-512 BF16
-  kNeon = 7,
-  kNeonDot = 8,
-  kNeonI8mm = 9,  // products of 2x8 and 8x2 bytes
-  kWasm = 10,     // 128-bit vectors
+  kAvx512Vbmi = 6,  // look-ups in tables of 64 bytes
+  kAmx = 7,         // tiles, int8, bf16, and AVX-512 BF16
+  kNeon = 8,
+  kNeonDot = 9,
+  kNeonI8mm = 10,  // products of 2x8 and 8x2 bytes
+  kWasm = 11,      // 128-bit vectors
 };
 
-inline constexpr Isa kAllIsas[] = {Isa::kScalar,  Isa::kSse42,      Isa::kAvx2, Isa::kAvxVnni,
-                                   Isa::kAvx512,  Isa::kAvx512Vnni, Isa::kAmx,  Isa::kNeon,
-                                   Isa::kNeonDot, Isa::kNeonI8mm,   Isa::kWasm};
+inline constexpr Isa kAllIsas[] = {Isa::kScalar, Isa::kSse42,      Isa::kAvx2,       Isa::kAvxVnni,
+                                   Isa::kAvx512, Isa::kAvx512Vnni, Isa::kAvx512Vbmi, Isa::kAmx,
+                                   Isa::kNeon,   Isa::kNeonDot,    Isa::kNeonI8mm,   Isa::kWasm};
 
 // What a kernel promises about its results on another tier.
 enum class Exactness : std::uint8_t {

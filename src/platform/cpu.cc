@@ -32,6 +32,7 @@ constexpr NamedFeature kNames[] = {
     {CpuFeature::kAvx512Dq, "avx512dq"},
     {CpuFeature::kAvx512Vl, "avx512vl"},
     {CpuFeature::kAvx512Vnni, "avx512vnni"},
+    {CpuFeature::kAvx512Vbmi, "avx512vbmi"},
     {CpuFeature::kAvx512Bf16, "avx512bf16"},
     {CpuFeature::kAmxTile, "amx-tile"},
     {CpuFeature::kAmxInt8, "amx-int8"},
@@ -97,6 +98,7 @@ CpuFeatures decode_x86_features(const X86CpuidWords& words) noexcept {
     if (bit(words.leaf7_ebx, 17)) cpu.add(CpuFeature::kAvx512Dq);
     if (bit(words.leaf7_ebx, 31)) cpu.add(CpuFeature::kAvx512Vl);
     if (bit(words.leaf7_ecx, 11)) cpu.add(CpuFeature::kAvx512Vnni);
+    if (bit(words.leaf7_ecx, 1)) cpu.add(CpuFeature::kAvx512Vbmi);
     if (bit(words.leaf7_1_eax, 5)) cpu.add(CpuFeature::kAvx512Bf16);
   }
   if ((words.xcr0 & kAmxState) == kAmxState && bit(words.leaf7_edx, 24)) {

@@ -34,6 +34,7 @@ enum class CpuFeature : std::uint32_t {
   kNeonI8mm = 1U << 16,
   kWasmSimd = 1U << 17,
   kAvxVnni = 1U << 18,  // dot products of bytes in 256 bits, without AVX-512
+  kAvx512Vbmi = 1U << 19,
 };
 
 struct CpuFeatures {

@@ -35,10 +35,11 @@ TEST(CpuTest, DecodesX86Words) {
   EXPECT_EQ(cpu_features_text(decode_x86_features(words)),
             "sse4.2 avx2 fma f16c avx512f avx512bw avx512dq avx512vl avx512vnni "
             "avx512bf16");
+  words.leaf7_ecx |= 1U << 1;
   words.xcr0 = 0x600E7;
   EXPECT_EQ(cpu_features_text(decode_x86_features(words)),
-            "sse4.2 avx2 fma f16c avx512f avx512bw avx512dq avx512vl avx512vnni avx512bf16 "
-            "amx-tile amx-int8 amx-bf16");
+            "sse4.2 avx2 fma f16c avx512f avx512bw avx512dq avx512vl avx512vnni avx512vbmi "
+            "avx512bf16 amx-tile amx-int8 amx-bf16");
 }
 
 // Registers that the system does not save hide every feature that needs them.
@@ -83,6 +84,7 @@ TEST(CpuTest, AgreesWithTheKernel) {
   EXPECT_EQ(host_cpu().has(CpuFeature::kPclmul), listed("pclmulqdq"));
   EXPECT_EQ(host_cpu().has(CpuFeature::kAvx512F), listed("avx512f"));
   EXPECT_EQ(host_cpu().has(CpuFeature::kAvx512Vnni), listed("avx512_vnni"));
+  EXPECT_EQ(host_cpu().has(CpuFeature::kAvx512Vbmi), listed("avx512vbmi"));
   EXPECT_EQ(host_cpu().has(CpuFeature::kAvx512Bf16), listed("avx512_bf16"));
   EXPECT_EQ(host_cpu().has(CpuFeature::kAmxTile), listed("amx_tile"));
 }

@@ -14,8 +14,13 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <type_traits>
 
 #include "kernels/block_place.h"
+#include "kernels/matmul/trellis_pairs.h"
+#if defined(__AVX512VBMI__)
+#include "kernels/matmul/trellis_triples.h"
+#endif
 #include "quant/block_format.h"
 
 namespace qsf::kernels::avx512 {
@@ -153,77 +158,67 @@ struct LevelCodebook {
   }
 };
 
-// A table of 16 bytes in every lane of 16.
-[[gnu::always_inline]] static inline __m512i load_table(const std::uint8_t (&table)[16]) noexcept {
-  return _mm512_broadcast_i32x4(_mm_loadu_si128(reinterpret_cast<const __m128i*>(table)));
-}
+#if defined(__AVX512VBMI__)
+using Trellis = TrellisTriples;
+#else
+// The vectors of trellis_pairs.h.
+struct Lanes {
+  using Ints = __m512i;
 
-// The nibbles of a line of symbols: of field f its symbol, and below it the one before, which of
-// field 0 is the last of the line before.
-[[gnu::always_inline]] static inline __m512i trellis_nibble(__m512i line, __m512i before,
-                                                            unsigned field) noexcept {
-  if (field == 0) {
-    const __m512i last = _mm512_and_si512(_mm512_srli_epi32(before, 6), bytes_of(3));
-    return merge(_mm512_slli_epi32(line, 2), bytes_of(12), last);
+  [[gnu::always_inline]] static inline Ints load(const std::byte* from) noexcept {
+    return load_line(from);
   }
-  return _mm512_and_si512(_mm512_srli_epi32(line, 2 * field - 2), bytes_of(15));
-}
+  [[gnu::always_inline]] static inline Ints zero() noexcept { return _mm512_setzero_si512(); }
+  [[gnu::always_inline]] static inline Ints splat_bytes(char value) noexcept {
+    return bytes_of(value);
+  }
+  [[gnu::always_inline]] static inline Ints both(Ints a, Ints b) noexcept {
+    return _mm512_and_si512(a, b);
+  }
+  [[gnu::always_inline]] static inline Ints differing(Ints a, Ints b) noexcept {
+    return _mm512_xor_si512(a, b);
+  }
+  [[gnu::always_inline]] static inline Ints differing(Ints a, Ints b, Ints c) noexcept {
+    return _mm512_ternarylogic_epi32(a, b, c, 0x96);
+  }
+  [[gnu::always_inline]] static inline Ints choose(Ints mask, Ints a, Ints b) noexcept {
+    return avx512::choose(mask, a, b);
+  }
+  template <int kBits>
+  [[gnu::always_inline]] static inline Ints up(Ints a) noexcept {
+    return _mm512_slli_epi16(a, kBits);
+  }
+  template <int kBits>
+  [[gnu::always_inline]] static inline Ints down(Ints a) noexcept {
+    return _mm512_srli_epi16(a, kBits);
+  }
+  [[gnu::always_inline]] static inline Ints add16(Ints a, Ints b) noexcept {
+    return _mm512_add_epi16(a, b);
+  }
+  [[gnu::always_inline]] static inline Ints repeat(__m128i a) noexcept {
+    return _mm512_broadcast_i32x4(a);
+  }
+  [[gnu::always_inline]] static inline Ints look_up(Ints table, Ints index) noexcept {
+    return _mm512_shuffle_epi8(table, index);
+  }
+};
+using Trellis = TrellisPairs<Lanes>;
+#endif
 
-// Calls take(four, 0, values) for the fours of a trellis block.
-template <QuantType kType, std::uint32_t kBlock, typename Take>
-[[gnu::always_inline]] static inline void for_trellis_fours(const std::byte* lines,
-                                                            unsigned lines_back,
-                                                            Take&& take) noexcept {
-  constexpr unsigned kLines = kBlock / 16;
-  const std::byte* const back = lines_before(lines, lines_back);
-  const __m512i newest = load_table(kTables.newest);
-  const __m512i middle = load_table(kTables.middle);
-  const __m512i oldest = load_table(kTables.oldest);
-  const __m512i levels = load_table(kTrellisLevels<kType>.of);
-  __m512i before = load_line(back + kLineBytes);
-  __m512i middles[2];  // of the last two fields
-  __m512i oldests[4];  // of the line before
-#pragma GCC unroll 4
-  for (unsigned f = 0; f < 4; ++f) {
-    const __m512i nibble = trellis_nibble(before, load_line(back), f);
-    if (f >= 2) middles[f - 2] = _mm512_shuffle_epi8(middle, nibble);
-    oldests[f] = _mm512_shuffle_epi8(oldest, nibble);
-  }
-#pragma GCC unroll 4
-  for (unsigned line = 0; line < kLines; ++line) {
-    const __m512i symbols = load_line(lines + line * kLineBytes);
-#pragma GCC unroll 4
-    for (unsigned f = 0; f < 4; ++f) {
-      const __m512i nibble = trellis_nibble(symbols, before, f);
-      const __m512i index = _mm512_ternarylogic_epi32(_mm512_shuffle_epi8(newest, nibble),
-                                                      middles[f % 2], oldests[f], 0x96);
-      middles[f % 2] = _mm512_shuffle_epi8(middle, nibble);
-      oldests[f] = _mm512_shuffle_epi8(oldest, nibble);
-      __m512i values = _mm512_shuffle_epi8(levels, index);
-      if constexpr (kType == QuantType::kQ3Trellis) {
-        const __m512i plane = load_line(lines + (kLines + line / 2) * kLineBytes);
-        const __m512i refinement =
-            _mm512_and_si512(move_bits(plane, line % 2 * 4 + f, 3), bytes_of(kTrellisRefinement));
-        values = _mm512_add_epi32(values, refinement);
-      }
-      take(4 * line + f, 0, values);
-    }
-    before = symbols;
-  }
-}
-
-// Calls take(four, shift, codes) for every four of a block, `lines` its first code line and `half`
-// its half of a line that it shares; the bytes of `codes` are the codes times 2^shift.
-template <QuantType kType, std::uint32_t kBlock, typename Take>
+// Calls take(four, shift, codes) for every four of a block, `lines` its first code line and
+// `beside` what BlockReader has beside its lines; the bytes of `codes` are the codes times 2^shift.
+template <QuantType kType, std::uint32_t kBlock, typename Beside, typename Take>
 [[gnu::always_inline]] static inline void for_shifted_fours(const std::byte* lines,
-                                                            [[maybe_unused]] unsigned half,
+                                                            [[maybe_unused]] Beside&& beside,
                                                             Take&& take) noexcept {
   if constexpr (is_trellis_type(kType)) {
-    for_trellis_fours<kType, kBlock>(lines, half, take);
+    beside.template next<kType, kBlock>(
+        lines, [&](unsigned four, __m512i values)
+                   __attribute__((always_inline)) { take(four, 0, values); });
   } else if constexpr (kType == QuantType::kQ3Codebook) {
     const __m512i levels = LevelCodebook<kType>::load();
     for_half_fours(
-        lines, half, [&](unsigned four, __m512i codes) __attribute__((always_inline)) {
+        lines, beside, [&](unsigned four, __m512i codes) __attribute__((always_inline)) {
           take(four, 0, _mm512_shuffle_epi8(levels, codes));
         });
   } else if constexpr (kType == QuantType::kQ4Codebook || kType == QuantType::kMxfp4) {
@@ -237,7 +232,7 @@ template <QuantType kType, std::uint32_t kBlock, typename Take>
     }
   } else if constexpr (kType == QuantType::kQ3K) {
     for_half_fours(
-        lines, half, [&](unsigned four, __m512i codes) __attribute__((always_inline)) {
+        lines, beside, [&](unsigned four, __m512i codes) __attribute__((always_inline)) {
           take(four, 0, codes);
         });
   } else if constexpr (kIsWide<kType>) {
@@ -296,22 +291,22 @@ template <QuantType kType, std::uint32_t kBlock, typename Take>
 
 // Calls take(four, codes) for every four of a block: bytes are codes, signed ones plus
 // kSignedOffset, those of qk256 as 0, 1, 3 and 4 and those of tables as levels.
-template <QuantType kType, std::uint32_t kBlock, typename Take>
-[[gnu::always_inline]] static inline void for_fours(const std::byte* lines, unsigned half,
+template <QuantType kType, std::uint32_t kBlock, typename Beside, typename Take>
+[[gnu::always_inline]] static inline void for_fours(const std::byte* lines, Beside&& beside,
                                                     Take&& take) noexcept {
   // Codes alone are left of the line, so what a shift brings over from the next byte is zero.
   for_shifted_fours<kType, kBlock>(
-      lines, half, [&](unsigned four, int shift, __m512i codes) __attribute__((always_inline)) {
+      lines, beside, [&](unsigned four, int shift, __m512i codes) __attribute__((always_inline)) {
         take(four, shift == 0 ? codes : _mm512_srli_epi32(codes, static_cast<unsigned>(shift)));
       });
 }
 
 // Decodes the fours of a block.
-template <QuantType kType, std::uint32_t kBlock>
-[[gnu::always_inline]] static inline void decode_fours(const std::byte* lines, unsigned half,
+template <QuantType kType, std::uint32_t kBlock, typename Beside>
+[[gnu::always_inline]] static inline void decode_fours(const std::byte* lines, Beside&& beside,
                                                        __m512i* fours) noexcept {
   for_fours<kType, kBlock>(
-      lines, half, [&](unsigned four, __m512i codes) __attribute__((always_inline)) {
+      lines, beside, [&](unsigned four, __m512i codes) __attribute__((always_inline)) {
         fours[four] = codes;
       });
 }
@@ -319,8 +314,7 @@ template <QuantType kType, std::uint32_t kBlock>
 // What one block of 16 rows has: w = scale * code + min.
 struct BlockScales {
   __m512 scale;
-  __m512 min;         // without meaning for 8-bit
-  unsigned half = 0;  // of a line that the block shares; half_of() a trellis type
+  __m512 min;  // without meaning for 8-bit
 };
 
 // Indices of shuffles: kToTop[k] brings byte k of every word to its top, kToBottom[k] to its
@@ -360,9 +354,15 @@ template <QuantType kType, std::uint32_t kBlock>
 class BlockReader {
  public:
   [[gnu::always_inline]] BlockReader(const std::byte* group, std::uint32_t column) noexcept
-      : group_(group),
-        at_(group + kHeadBytes + column / kPanelAlign * kPanelBytes),
-        has_before_(column != 0) {}
+      : group_(group), at_(group + kHeadBytes + column / kPanelAlign * kPanelBytes) {
+    if constexpr (is_trellis_type(kType)) {
+      if (column == 0) {
+        beside_.begin();
+      } else {
+        beside_.begin_after(lines_before(at_, lines_back_of<kType>(1)));
+      }
+    }
+  }
 
   // Reads the scales of the next block; returns its code lines and moves past them.
   [[gnu::always_inline]] const std::byte* next(BlockScales* scales) noexcept {
@@ -395,12 +395,17 @@ class BlockReader {
     }
     const std::byte* lines = at_;
     if constexpr (shares_lines(kType)) {  // a pair of blocks has its lines together
-      if (scales->half == 1) at_ += 2 * Lines<kType, kBlock>::kBytes;
+      if (beside_ == 1) at_ += 2 * Lines<kType, kBlock>::kBytes;
     } else {
       at_ += Lines<kType, kBlock>::kBytes;
     }
     return lines;
   }
+
+  // What for_fours() needs beside the lines of that block: its half of a line that it shares, or of
+  // a trellis type the symbols before it, which move on with it.
+  using Beside = std::conditional_t<is_trellis_type(kType), Trellis, unsigned>;
+  [[gnu::always_inline]] Beside& beside() noexcept { return beside_; }
 
   // Requires  has_row_scale(kType)
   [[gnu::always_inline]] __m512 row_scales() const noexcept {
@@ -483,8 +488,6 @@ class BlockReader {
 
   // Eight trellis blocks have a line of 4-bit scales, moved down by one after each.
   [[gnu::always_inline]] void read_nibble(BlockScales* scales) noexcept {
-    scales->half = has_before_ ? lines_back_of<kType>(index_ == 0 ? kNibbleBlocks : index_) : 0;
-    has_before_ = true;
     if (index_ == 0) {
       low_ = load_line(at_);
       at_ += kLineBytes;
@@ -530,7 +533,7 @@ class BlockReader {
       scales->scale = _mm512_mul_ps(d_, _mm512_cvtepi32_ps(shuffle(low_, kToBottom[index_ % 4])));
       scales->min = _mm512_mul_ps(dmin_, _mm512_cvtepi32_ps(shuffle(high_, kToBottom[index_ % 4])));
     }
-    if constexpr (kType == QuantType::kQ3K) scales->half = index_ % 2;
+    if constexpr (kType == QuantType::kQ3K) beside_ = index_ % 2;
     index_ = (index_ + 1) % kSubBlocks;
   }
 
@@ -561,7 +564,7 @@ class BlockReader {
       if (index_ == 8) low_ = second_low_;
       const std::uint32_t up = 28 - index_ % 4 * 8 - index_ / 4 % 2 * 4;
       top = _mm512_and_si512(up_by(low_, up), _mm512_set1_epi32(static_cast<int>(0xF0000000U)));
-      scales->half = shares_lines(kType) ? index_ % 2 : 0;
+      beside_ = index_ % 2;
     } else {
       const std::uint32_t x_block = index_ / 2;
       const std::uint32_t half = index_ % 2;
@@ -586,13 +589,13 @@ class BlockReader {
   const std::byte* pair_line_ = nullptr;  // scales of a pair of blocks, H of a pair of super-blocks
   std::uint32_t index_ = 0;               // of the next block in its pair or super-block
   bool second_ = false;                   // the next super-block is the second of its pair
-  bool has_before_;                       // the next block is not the first of its row
   __m512 d_ = {};
   __m512 dmin_ = {};
   __m512i low_ = {};
   __m512i second_low_ = {};
   __m512i high_ = {};
   __m512i byte_lines_[4] = {};  // of a super-block with one byte a sub-block
+  Beside beside_ = {};
 };
 
 // Stores sums of 16 rows, or of those that exist.

@@ -11,32 +11,16 @@
 #include <cstddef>
 #include <cstdint>
 #include <type_traits>
-#include <utility>
 
 #include "kernels/block_place.h"
+#include "kernels/matmul/each.h"
+#include "kernels/matmul/trellis_pairs.h"
 #include "kernels/quantise/quantise.h"
 #include "quant/block_format.h"
 
 namespace qsf::kernels::maddubs {
 
 static_assert(kRowGroup == 16 && kLineBytes == 64 && kActivationBlockColumns == 64);
-
-// Calls f(Index<0>), ... f(Index<kCount - 1>). Written out like this and not as a loop, arrays of
-// vectors are registers from the first pass of the compiler on.
-template <unsigned kIndex>
-struct Index {
-  static constexpr unsigned value = kIndex;
-  [[gnu::always_inline]] constexpr operator unsigned() const noexcept { return kIndex; }
-};
-template <typename F, unsigned... kIndex>
-[[gnu::always_inline]] static inline void each_of(
-    F&& f, std::integer_sequence<unsigned, kIndex...>) noexcept {
-  (f(Index<kIndex>{}), ...);
-}
-template <unsigned kCount, typename F>
-[[gnu::always_inline]] static inline void each(F&& f) noexcept {
-  each_of(f, std::make_integer_sequence<unsigned, kCount>());
-}
 
 // The scales and mins of a block, of the rows in one vector.
 template <typename V>
@@ -162,18 +146,39 @@ template <typename V>
   return V::multiply(V::as_floats(at_least), V::splat(0.5F));
 }
 
-// The scales and mins of blocks, taken in the order of a group.
+// What blocks have beside their lines, taken in the order of a group from its first on.
 template <typename V, QuantType kType, std::uint32_t kBlock>
 struct BlockFields {
   struct Nothing {};
   std::conditional_t<scale_form(kType) == ScaleForm::kSuperBlock, SuperBlockFields<V, kBlock>,
                      Nothing>
-      super;
+      super = {};
+  struct Symbols {
+    TrellisPairs<V> before[V::kVectors];
+  };
+  std::conditional_t<is_trellis_type(kType), Symbols, Nothing> symbols = {};
+
+  [[gnu::always_inline]] inline BlockFields() noexcept {
+    if constexpr (is_trellis_type(kType)) {
+      for (auto& before : symbols.before) before.begin();
+    }
+  }
 
   // To be called for each block, before of().
   [[gnu::always_inline]] inline void enter(const BlockPlace& place) noexcept {
     if constexpr (scale_form(kType) == ScaleForm::kSuperBlock) {
       if (place.k == 0) super.load(place);
+    }
+  }
+
+  // What for_fours() needs for vector v of the block at `place`, which comes next: of trellis types
+  // the symbols before it, or its half of a line that it shares.
+  [[gnu::always_inline]] inline decltype(auto) beside([[maybe_unused]] const BlockPlace& place,
+                                                      [[maybe_unused]] unsigned v) noexcept {
+    if constexpr (is_trellis_type(kType)) {
+      return (symbols.before[v]);
+    } else {
+      return half_of<kType>(place);
     }
   }
 
@@ -302,88 +307,28 @@ template <typename V, QuantType kType, bool kSecond = false>
   return V::repeat(_mm_load_si128(reinterpret_cast<const __m128i*>(kLevels.of)));
 }
 
-// A table of 16 bytes in every lane of 16.
-template <typename V>
-[[gnu::always_inline]] static inline typename V::Ints load_table(
-    const std::uint8_t (&table)[16]) noexcept {
-  return V::repeat(_mm_loadu_si128(reinterpret_cast<const __m128i*>(table)));
-}
-
-// The nibbles of a line of symbols: of field f its symbol, and below it the one before, which of
-// field 0 is the last of the line before.
-template <typename V, unsigned kField>
-[[gnu::always_inline]] static inline typename V::Ints trellis_nibble(
-    typename V::Ints line, typename V::Ints before) noexcept {
-  const auto mask = V::splat_bytes(0x0F);
-  if constexpr (kField == 1) return V::both(line, mask);
-  if constexpr (kField > 1) return V::both(V::template down<2 * kField - 2>(line), mask);
-  return V::either(V::both(V::template down<6>(before), V::splat_bytes(0x03)),
-                   V::both(V::template up<2>(line), V::splat_bytes(0x0C)));
-}
-
-// The fours of a trellis block: values.
-template <typename V, QuantType kType, std::uint32_t kBlock, typename Take>
-[[gnu::always_inline]] static inline void for_trellis_fours(const std::byte* lines,
-                                                            unsigned lines_back, unsigned v,
-                                                            Take&& take) noexcept {
-  using Ints = typename V::Ints;
-  constexpr unsigned kLines = kBlock / 16;
-  const std::byte* const back = lines_before(lines, lines_back) + v * sizeof(Ints);
-  const std::byte* const from = lines + v * sizeof(Ints);
-  const Ints newest = load_table<V>(kTables.newest);
-  const Ints middle = load_table<V>(kTables.middle);
-  const Ints oldest = load_table<V>(kTables.oldest);
-  const Ints levels = load_table<V>(kTrellisLevels<kType>.of);
-  Ints before = V::load(back + kLineBytes);
-  Ints middles[2];  // of the last two fields
-  Ints oldests[4];  // of the line before
-  each<4>([&](auto f) __attribute__((always_inline)) {
-    const Ints nibble = trellis_nibble<V, decltype(f)::value>(before, V::load(back));
-    if constexpr (decltype(f)::value >= 2) middles[f - 2] = V::look_up(middle, nibble);
-    oldests[f] = V::look_up(oldest, nibble);
-  });
-  each<kLines>([&](auto line) __attribute__((always_inline)) {
-    const Ints symbols = V::load(from + line * kLineBytes);
-    each<4>([&](auto f) __attribute__((always_inline)) {
-      constexpr unsigned kField = decltype(f)::value;
-      const Ints nibble = trellis_nibble<V, kField>(symbols, before);
-      const Ints coset = V::differing(middles[kField % 2], oldests[kField]);
-      const Ints index = V::differing(V::look_up(newest, nibble), coset);
-      middles[kField % 2] = V::look_up(middle, nibble);
-      oldests[kField] = V::look_up(oldest, nibble);
-      Ints values = V::look_up(levels, index);
-      if constexpr (kType == QuantType::kQ3Trellis) {
-        constexpr int kAt = static_cast<int>(decltype(line)::value % 2 * 4 + kField);
-        const Ints plane = V::load(from + (kLines + line / 2) * kLineBytes);
-        values =
-            V::add16(values, V::both(moved<V, kAt, 3>(plane), V::splat_bytes(kTrellisRefinement)));
-      }
-      take(4 * line + f, values, false);
-    });
-    before = symbols;
-  });
-}
-
 // Calls take(four, codes, odd) for every four columns of a block in vector v of the lines, where
 // codes are shifted up by kOddShift if odd; those of 8 bits and of tables are signed numbers plus
-// kSignedOffset, those of mxfp4 levels plus kLevelShift, those of trellis types values. `half` is
-// the block's half of a line that it shares, or half_of() a trellis type.
-template <typename V, QuantType kType, std::uint32_t kBlock, typename Take>
+// kSignedOffset, those of mxfp4 levels plus kLevelShift, those of trellis types values. `beside` is
+// what BlockFields has beside the lines.
+template <typename V, QuantType kType, std::uint32_t kBlock, typename Beside, typename Take>
 [[gnu::always_inline]] static inline void for_fours(const std::byte* lines,
-                                                    [[maybe_unused]] unsigned half, unsigned v,
+                                                    [[maybe_unused]] Beside&& beside, unsigned v,
                                                     Take&& take) noexcept {
   using Ints = typename V::Ints;
   const std::byte* from = lines + v * sizeof(Ints);
   if constexpr (is_trellis_type(kType)) {
-    for_trellis_fours<V, kType, kBlock>(lines, half, v, take);
+    beside.template next<kType, kBlock>(
+        from, [&](unsigned four, Ints values)
+                  __attribute__((always_inline)) { take(four, values, false); });
   } else if constexpr (kType == QuantType::kQ3Codebook) {
     const Ints levels = level_codebook<V, kType>();
     for_half_fours<V>(
-        from, half, [&](unsigned four, Ints codes, bool is_odd) __attribute__((always_inline)) {
+        from, beside, [&](unsigned four, Ints codes, bool is_odd) __attribute__((always_inline)) {
           take(four, V::look_up(levels, is_odd ? V::template down<3>(codes) : codes), false);
         });
   } else if constexpr (kType == QuantType::kQ3K) {
-    for_half_fours<V>(from, half, take);
+    for_half_fours<V>(from, beside, take);
   } else if constexpr (kIsWide<kType>) {
     for_wide_fours<V, code_bits(kType) - 4, kBlock>(from, take);
   } else if constexpr (kType == QuantType::kQ8) {
@@ -487,7 +432,7 @@ template <typename V, QuantType kType, std::uint32_t kBlock>
     V::store(strip->mins + v * V::kRows, fields.mins);
     std::byte* to = strip->codes + v * sizeof(typename V::Ints);
     for_fours<V, kType, kBlock>(
-        place.codes, half_of<kType>(place),
+        place.codes, block_fields->beside(place, v),
         v, [&](unsigned four, typename V::Ints codes, bool is_odd) __attribute__((always_inline)) {
           V::store(to + four * kLineBytes,
                    is_odd ? V::template down<kOddShift<kType>>(codes) : codes);

@@ -107,7 +107,7 @@ class StripReader {
     __m512i fours[kBlock / 4];
     BlockScales scales;
     const std::byte* lines = reader_.next(&scales);
-    decode_fours<kType, kBlock>(lines, scales.half, fours);
+    decode_fours<kType, kBlock>(lines, reader_.beside(), fours);
     if constexpr (scale_form(kType) == ScaleForm::kRowNibble) {
       scales.scale = _mm512_mul_ps(scales.scale, reader_.row_scales());
       scales.min = _mm512_mul_ps(scales.min, reader_.row_scales());

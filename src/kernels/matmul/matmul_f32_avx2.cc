@@ -7,6 +7,7 @@
 // of f32: lines of f32 are one as they stand, halves are widened on the way into the products when
 // there are few rows of x, and everything else is unpacked to a strip of 4 KiB in L1.
 
+#include "kernels/matmul/each.h"
 #include "kernels/matmul/matmul_i8_maddubs.h"
 #include "kernels/matmul/matmul_variants.h"
 #include "kernels/matmul/vectors_avx2.h"
@@ -14,7 +15,6 @@
 namespace qsf::kernels {
 namespace {
 
-using maddubs::each;
 using maddubs::in_order;
 
 constexpr std::uint32_t kStripColumns = 64;
@@ -222,7 +222,7 @@ template <QuantType kType, std::uint32_t kColumns>
   const std::byte* group = args.weights;
   for (std::uint32_t row = 0; row < args.n_rows; row += kRowGroup, group += args.group_bytes) {
     std::memset(totals, 0, n_x * kRowGroup * sizeof(float));
-    [[maybe_unused]] maddubs::BlockFields<Avx2, kType, kColumns> fields = {};
+    [[maybe_unused]] maddubs::BlockFields<Avx2, kType, kColumns> fields;
     for (std::uint32_t c = 0; c < n_padded; c += kColumns) {
       const std::uint32_t n_columns = n_padded - c < kColumns ? n_padded - c : kColumns;
       const float* strip;

@@ -98,7 +98,7 @@ class Columns {
       scales.min = _mm512_mul_ps(scales.scale, _mm512_set1_ps(-kSignedOffset<kType>));
     }
     for_fours<kType, kBlock>(
-        lines, scales.half, [&](unsigned four, __m512i codes) __attribute__((always_inline)) {
+        lines, reader_.beside(), [&](unsigned four, __m512i codes) __attribute__((always_inline)) {
 #pragma GCC unroll 4
           for (unsigned k = 0; k < 4; ++k) {
             __m512i code = k == 0 ? codes : _mm512_srli_epi32(codes, 8 * k);

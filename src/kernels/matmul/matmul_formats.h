@@ -11,22 +11,28 @@
 #ifndef QSF_KERNELS_MATMUL_MATMUL_FORMATS_H_
 #define QSF_KERNELS_MATMUL_MATMUL_FORMATS_H_
 
-#define QSF_CODED_FORMATS(X, ...)                         \
-  X(q2sg32, kQ2S, 32 __VA_OPT__(, ) __VA_ARGS__)          \
-  X(q2sg64, kQ2S, 64 __VA_OPT__(, ) __VA_ARGS__)          \
-  X(q2ag32, kQ2A, 32 __VA_OPT__(, ) __VA_ARGS__)          \
-  X(q2ag64, kQ2A, 64 __VA_OPT__(, ) __VA_ARGS__)          \
-  X(q3g32, kQ3, 32 __VA_OPT__(, ) __VA_ARGS__)            \
-  X(q3g64, kQ3, 64 __VA_OPT__(, ) __VA_ARGS__)            \
-  X(q4g32, kQ4, 32 __VA_OPT__(, ) __VA_ARGS__)            \
-  X(q4g64, kQ4, 64 __VA_OPT__(, ) __VA_ARGS__)            \
-  X(ternaryg32, kTernary, 32 __VA_OPT__(, ) __VA_ARGS__)  \
-  X(ternaryg64, kTernary, 64 __VA_OPT__(, ) __VA_ARGS__)  \
-  X(q8g32, kQ8, 32 __VA_OPT__(, ) __VA_ARGS__)            \
-  X(q8g64, kQ8, 64 __VA_OPT__(, ) __VA_ARGS__)            \
-  X(mxfp4, kMxfp4, 32 __VA_OPT__(, ) __VA_ARGS__)         \
+#define QSF_BLOCK_FORMATS(X, ...)                        \
+  X(q2sg32, kQ2S, 32 __VA_OPT__(, ) __VA_ARGS__)         \
+  X(q2sg64, kQ2S, 64 __VA_OPT__(, ) __VA_ARGS__)         \
+  X(q2ag32, kQ2A, 32 __VA_OPT__(, ) __VA_ARGS__)         \
+  X(q2ag64, kQ2A, 64 __VA_OPT__(, ) __VA_ARGS__)         \
+  X(q3g32, kQ3, 32 __VA_OPT__(, ) __VA_ARGS__)           \
+  X(q3g64, kQ3, 64 __VA_OPT__(, ) __VA_ARGS__)           \
+  X(q4g32, kQ4, 32 __VA_OPT__(, ) __VA_ARGS__)           \
+  X(q4g64, kQ4, 64 __VA_OPT__(, ) __VA_ARGS__)           \
+  X(ternaryg32, kTernary, 32 __VA_OPT__(, ) __VA_ARGS__) \
+  X(ternaryg64, kTernary, 64 __VA_OPT__(, ) __VA_ARGS__) \
+  X(q8g32, kQ8, 32 __VA_OPT__(, ) __VA_ARGS__)           \
+  X(q8g64, kQ8, 64 __VA_OPT__(, ) __VA_ARGS__)           \
+  X(mxfp4, kMxfp4, 32 __VA_OPT__(, ) __VA_ARGS__)
+
+#define QSF_TRELLIS_FORMATS(X, ...)                       \
   X(q2trellis, kQ2Trellis, 64 __VA_OPT__(, ) __VA_ARGS__) \
   X(q3trellis, kQ3Trellis, 64 __VA_OPT__(, ) __VA_ARGS__)
+
+#define QSF_CODED_FORMATS(X, ...)                 \
+  QSF_BLOCK_FORMATS(X __VA_OPT__(, ) __VA_ARGS__) \
+  QSF_TRELLIS_FORMATS(X __VA_OPT__(, ) __VA_ARGS__)
 
 // Super-blocks: scales and mins are made of two numbers each.
 #define QSF_SUPER_FORMATS(X, ...)                        \

@@ -6,7 +6,7 @@
 // after every block, since each has a scale of its own, and meet the same float operations as on
 // the tiers below: the bits are equal.
 //
-// One or two rows of x would leave most of a tile empty; they take the kernel of VNNI.
+// One or two rows of x would leave most of a tile empty; they take the kernel of the tier below.
 
 #include "kernels/amx_tiles.h"
 #include "kernels/matmul/matmul_variants.h"
@@ -129,7 +129,7 @@ template <QuantType kType, std::uint32_t kBlock>
   BlockScales scales;
   for (std::uint32_t block = 0; block < n_blocks; ++block) {
     const std::byte* lines = reader.next(&scales);
-    decode_fours<kType, kBlock>(lines, scales.half, fours);
+    decode_fours<kType, kBlock>(lines, reader.beside(), fours);
     amx::load<kWeights>(fours, amx::kTileRowBytes);
     add_block<kType, kBlock>(scales, x.codes + block * kBlock,
                              x.x_blocks + block / kHalves * sizeof(Int8Block), block % kHalves,
@@ -172,17 +172,18 @@ template <QuantType kType, std::uint32_t kBlock>
 
 }  // namespace
 
-#define QSF_DEFINE(name, type, block)                            \
+#define QSF_DEFINE(name, type, block, tier)                      \
   void matmul_##name##_i8_amx(const MatMulArgs& args) noexcept { \
     if (args.n_x <= kVnniRows) {                                 \
-      matmul_##name##_i8_avx512vnni(args);                       \
+      matmul_##name##_i8_##tier(args);                           \
     } else {                                                     \
       coded_tiles<QuantType::type, block>(args);                 \
     }                                                            \
   }
-QSF_CODED_FORMATS(QSF_DEFINE)
-QSF_SUPER_FORMATS(QSF_DEFINE)
-QSF_ROW_FORMATS(QSF_DEFINE)
+QSF_BLOCK_FORMATS(QSF_DEFINE, avx512vnni)
+QSF_TRELLIS_FORMATS(QSF_DEFINE, avx512vbmi)
+QSF_SUPER_FORMATS(QSF_DEFINE, avx512vnni)
+QSF_ROW_FORMATS(QSF_DEFINE, avx512vnni)
 #undef QSF_DEFINE
 
 }  // namespace qsf::kernels

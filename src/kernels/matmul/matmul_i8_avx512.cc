@@ -42,11 +42,11 @@ constexpr int kLargestInt8 = 127;  // magnitude of a code of x
 struct PairDot {
   static constexpr bool kAddsLines = false;
 
-  template <QuantType kType, std::uint32_t kBlock>
-  [[gnu::always_inline]] static inline __m512i lines(const std::byte* lines, unsigned half,
+  template <QuantType kType, std::uint32_t kBlock, typename Beside>
+  [[gnu::always_inline]] static inline __m512i lines(const std::byte* lines, Beside&& beside,
                                                      const std::byte* q) noexcept {
     __m512i fours[kBlock / 4];
-    decode_fours<kType, kBlock>(lines, half, fours);
+    decode_fours<kType, kBlock>(lines, beside, fours);
     __m512i dots;
     rows<Lines<kType, kBlock>::kLargest, kBlock / 4, 1>(fours, q, 0, &dots);
     return dots;

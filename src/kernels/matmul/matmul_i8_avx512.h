@@ -11,7 +11,7 @@
 //
 // Dot is a class of the tier:
 //
-//   template <QuantType, std::uint32_t block> static __m512i lines(lines, half, q)
+//   template <QuantType, std::uint32_t block> static __m512i lines(lines, beside, q)
 //       sums of code * q over the columns of a block, read from its code lines
 //   template <int largest, unsigned n_fours, unsigned n_rows> static void rows(fours, q, stride,
 //       dots)   the same for decoded codes up to `largest` and n_rows rows of x, `stride` apart
@@ -59,16 +59,18 @@ static constexpr unsigned sum_field(unsigned half) noexcept {
 }
 
 // What has to be taken out of dots, times the sum of x: the offset of signed codes, and the zero
-// point of types without a scale per block. 0 where mins do that.
+// point of types whose scales are whole numbers. 0 where mins do that.
 template <QuantType kType>
 static constexpr float kOffset = kMultipliesSigned<kType>          ? kSignedOffset<kType>
                                  : kType == QuantType::kTernaryRow ? 1.0F
                                  : kType == QuantType::kQk256      ? 2.0F
+                                 : is_trellis_type(kType)          ? kTrellisZero
                                                                    : 0.0F;
 
 // Adds the products of one block and one row of x to `total`: each operation rounds once, in the
 // order that matmul.h gives. Offsets are taken out exactly: both terms of that fused operation and
-// its result are whole numbers below 2^24.
+// its result are whole numbers below 2^24, or of trellis types, times a scale as well, halves of
+// such.
 template <QuantType kType>
 [[gnu::always_inline]] static inline __m512 add_dots(__m512 total, __m512i dots,
                                                      const BlockScales& scales, __m512 sum,
@@ -76,7 +78,9 @@ template <QuantType kType>
   __m512 term = _mm512_cvtepi32_ps(dots);
   if constexpr (kOffset<kType> != 0.0F) {
     term = _mm512_fnmadd_ps(sum, _mm512_set1_ps(kOffset<kType>), term);
-    if constexpr (kMultipliesSigned<kType>) term = _mm512_mul_ps(scales.scale, term);
+    if constexpr (kMultipliesSigned<kType> || is_trellis_type(kType)) {
+      term = _mm512_mul_ps(scales.scale, term);
+    }
   } else {
     term = _mm512_add_ps(_mm512_mul_ps(scales.scale, term), _mm512_mul_ps(scales.min, sum));
   }
@@ -110,7 +114,7 @@ template <typename Dot, QuantType kType, std::uint32_t kBlock>
         if (kHalves == 2 && half == 1 && block + 1 == n_blocks) break;
         const std::byte* lines = reader.next(&scales);
         prefetch_lines<kLines>(lines + args.prefetch_bytes);
-        const __m512i dots = Dot::template lines<kType, kBlock>(lines, scales.half,
+        const __m512i dots = Dot::template lines<kType, kBlock>(lines, reader.beside(),
                                                                 x.codes + (block + half) * kBlock);
         total = add_dots<kType>(total, dots, scales, x.field(x_block, sum_field<kBlock>(half)),
                                 x.field(x_block, 0));
@@ -219,8 +223,7 @@ template <typename Dot, QuantType kType, std::uint32_t kBlock, unsigned kBlocks>
     // Many rows take so long that the lines of a few blocks are all that is worth asking for.
     prefetch_lines<kLines>(
         lines + (n_x > kFewRows ? kBlocksAhead * kBlocks * kLines : args.prefetch_bytes));
-    decode_fours<kType, kBlock>(lines, weights.scales[half].half,
-                                weights.fours + half * (kBlock / 4));
+    decode_fours<kType, kBlock>(lines, reader->beside(), weights.fours + half * (kBlock / 4));
   }
   const std::size_t stride = args.x_stride;
   std::uint32_t i = 0;

@@ -113,8 +113,8 @@ template <typename V, QuantType kType>
 }
 
 // Exact sums of a block's products with kRows rows of x, for the rows of vector v.
-template <typename V, QuantType kType, std::uint32_t kBlock, std::uint32_t kRows>
-[[gnu::always_inline]] static inline void dot_block(const std::byte* lines, unsigned half,
+template <typename V, QuantType kType, std::uint32_t kBlock, std::uint32_t kRows, typename Beside>
+[[gnu::always_inline]] static inline void dot_block(const std::byte* lines, Beside&& beside,
                                                     unsigned v, const std::byte* const x[kRows],
                                                     std::size_t column,
                                                     typename V::Ints dots[kRows]) noexcept {
@@ -137,7 +137,7 @@ template <typename V, QuantType kType, std::uint32_t kBlock, std::uint32_t kRows
       }
     }
     for_fours<V, kType, kBlock>(
-        lines, half, v, [&](unsigned four, Ints codes, bool) __attribute__((always_inline)) {
+        lines, beside, v, [&](unsigned four, Ints codes, bool) __attribute__((always_inline)) {
           each<kRows>([&](unsigned i) __attribute__((always_inline)) {
             Ints& sum = sums[i][four % kSums];
             sum = in_order(V::dot(sum, codes, in_order(V::splat_four(x[i] + column + 4 * four))));
@@ -156,7 +156,7 @@ template <typename V, QuantType kType, std::uint32_t kBlock, std::uint32_t kRows
     }
   } else if constexpr (kType == QuantType::kQ8) {
     for_fours<V, kType, kBlock>(
-        lines, half, v, [&](unsigned four, Ints codes, bool) __attribute__((always_inline)) {
+        lines, beside, v, [&](unsigned four, Ints codes, bool) __attribute__((always_inline)) {
           const Ints size = V::magnitude(codes);
 
 #pragma GCC unroll 16
@@ -175,7 +175,7 @@ template <typename V, QuantType kType, std::uint32_t kBlock, std::uint32_t kRows
       even[i] = odd[i] = V::zero();
     }
     for_fours<V, kType, kBlock>(
-        lines, half, v, [&](unsigned four, Ints codes, bool) __attribute__((always_inline)) {
+        lines, beside, v, [&](unsigned four, Ints codes, bool) __attribute__((always_inline)) {
           each<kRows>([&](unsigned i) __attribute__((always_inline)) {
             const Ints pairs =
                 V::multiply_pairs(codes, in_order(V::splat_four(x[i] + column + 4 * four)));
@@ -240,7 +240,7 @@ template <typename V, QuantType kType, std::uint32_t kBlock, std::uint32_t kRows
         totals[i][v] = V::splat(0.0F);
       }
     }
-    BlockFields<V, kType, kBlock> block_fields = {};
+    BlockFields<V, kType, kBlock> block_fields;
     const std::byte* done = group;
     for (std::uint32_t b = 0; b < n_blocks; ++b) {
       const BlockPlace place = place_of<kType, kBlock>(group, b);
@@ -255,7 +255,8 @@ template <typename V, QuantType kType, std::uint32_t kBlock, std::uint32_t kRows
 #pragma GCC unroll 1
       for (unsigned v = 0; v < V::kVectors; ++v) {
         typename V::Ints dots[kRows];
-        dot_block<V, kType, kBlock, kRows>(place.codes, half_of<kType>(place), v, x, column, dots);
+        dot_block<V, kType, kBlock, kRows>(place.codes, block_fields.beside(place, v), v, x, column,
+                                           dots);
         const Fields<V> fields = block_fields.of(place, v);
 
 #pragma GCC unroll 16
@@ -507,7 +508,7 @@ template <typename V, QuantType kType, std::uint32_t kBlock>
   const std::byte* group = args.weights;
   for (std::uint32_t row = 0; row < args.n_rows; row += kRowGroup, group += args.group_bytes) {
     std::memset(totals, 0, n_x * kRowGroup * sizeof(float));
-    BlockFields<V, kType, kBlock> block_fields = {};
+    BlockFields<V, kType, kBlock> block_fields;
     const std::byte* done = group;
     for (std::uint32_t block = 0; block < n_blocks; ++block) {
       const std::byte* end = unpack(group, block, &block_fields, &strip);

@@ -16,6 +16,7 @@
   QSF_QUANTISED_FORMATS(X, i8_amx, kAmx, kInt8, kBitExact)               \
   QSF_QUANTISED_FORMATS(X, bf16_amx, kAmx, kBf16, kBounded)              \
   X(bf16, kBF16, 4, bf16_amx, kAmx, kBf16, kBounded)                     \
+  QSF_TRELLIS_FORMATS(X, i8_avx512vbmi, kAvx512Vbmi, kInt8, kBitExact)   \
   QSF_QUANTISED_FORMATS(X, i8_avx512vnni, kAvx512Vnni, kInt8, kBitExact) \
   QSF_QUANTISED_FORMATS(X, i8_avx512, kAvx512, kInt8, kBitExact)         \
   QSF_QUANTISED_FORMATS(X, f32_avx512, kAvx512, kF32, kBounded)          \

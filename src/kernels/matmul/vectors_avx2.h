@@ -55,6 +55,13 @@ struct Avx2 {
   [[gnu::always_inline]] static Ints either(Ints a, Ints b) noexcept {
     return _mm256_or_si256(a, b);
   }
+  [[gnu::always_inline]] static Ints differing(Ints a, Ints b, Ints c) noexcept {
+    return differing(differing(a, b), c);
+  }
+  // a where the mask has a bit, b elsewhere.
+  [[gnu::always_inline]] static Ints choose(Ints mask, Ints a, Ints b) noexcept {
+    return either(both(mask, a), _mm256_andnot_si256(mask, b));
+  }
   // Shifts of 16-bit lanes.
   template <int kBits>
   [[gnu::always_inline]] static Ints up(Ints a) noexcept {

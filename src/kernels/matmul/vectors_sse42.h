@@ -49,6 +49,13 @@ struct Sse42 {
   [[gnu::always_inline]] static Ints differing(Ints a, Ints b) noexcept {
     return _mm_xor_si128(a, b);
   }
+  [[gnu::always_inline]] static Ints differing(Ints a, Ints b, Ints c) noexcept {
+    return differing(differing(a, b), c);
+  }
+  // a where the mask has a bit, b elsewhere.
+  [[gnu::always_inline]] static Ints choose(Ints mask, Ints a, Ints b) noexcept {
+    return either(both(mask, a), _mm_andnot_si128(mask, b));
+  }
   // Shifts of 16-bit lanes.
   template <int kBits>
   [[gnu::always_inline]] static Ints up(Ints a) noexcept {
