@@ -45,11 +45,11 @@ static constexpr WindowTable window_table(const std::uint8_t (&nibbles)[16]) noe
   return table;
 }
 template <bool kInOrder>
-struct WindowTables {
-  static constexpr WindowTable kNewest = window_table<kInOrder>(kTables.newest);
-  static constexpr WindowTable kMiddle = window_table<kInOrder>(kTables.middle);
-  static constexpr WindowTable kOldest = window_table<kInOrder>(kTables.oldest);
-};
+static constexpr WindowTable kNewestWindows = window_table<kInOrder>(kTables.newest);
+template <bool kInOrder>
+static constexpr WindowTable kMiddleWindows = window_table<kInOrder>(kTables.middle);
+template <bool kInOrder>
+static constexpr WindowTable kOldestWindows = window_table<kInOrder>(kTables.oldest);
 
 // Values by index and, in bit 4, refinement.
 template <QuantType kType>
@@ -70,9 +70,9 @@ class TrellisTriples {
   [[gnu::always_inline]] inline void begin() noexcept {
     const __m512i zeros = _mm512_setzero_si512();
     upper_ = zeros;
-    middle_ = Late::kMiddle.look_up(zeros);
-    oldest_[0] = Early::kOldest.look_up(zeros);
-    oldest_[1] = Late::kOldest.look_up(zeros);
+    middle_ = kMiddleWindows<kUpper>.look_up(zeros);
+    oldest_[0] = kOldestWindows<kLower>.look_up(zeros);
+    oldest_[1] = kOldestWindows<kUpper>.look_up(zeros);
   }
 
   // The symbols in front are those of the two lines from `lines` on.
@@ -105,8 +105,9 @@ class TrellisTriples {
   }
 
  private:
-  using Early = WindowTables<false>;
-  using Late = WindowTables<true>;
+  // Windows of fields 0 and 1, and of 2 and 3.
+  static constexpr bool kLower = false;
+  static constexpr bool kUpper = true;
 
   // Indices of fields 0 and 1, and of 2 and 3.
   struct Pairs {
@@ -117,12 +118,13 @@ class TrellisTriples {
     const __m512i lower = _mm512_ternarylogic_epi32(line, upper_, _mm512_set1_epi8(0x30), 0xD8);
     upper_ = _mm512_srli_epi32(line, 2);
     const __m512i first =
-        _mm512_ternarylogic_epi32(Early::kNewest.look_up(lower), middle_, oldest_[0], 0x96);
-    const __m512i second = _mm512_ternarylogic_epi32(
-        Late::kNewest.look_up(upper_), Early::kMiddle.look_up(lower), oldest_[1], 0x96);
-    middle_ = Late::kMiddle.look_up(upper_);
-    oldest_[0] = Early::kOldest.look_up(lower);
-    oldest_[1] = Late::kOldest.look_up(upper_);
+        _mm512_ternarylogic_epi32(kNewestWindows<kLower>.look_up(lower), middle_, oldest_[0], 0x96);
+    const __m512i second =
+        _mm512_ternarylogic_epi32(kNewestWindows<kUpper>.look_up(upper_),
+                                  kMiddleWindows<kLower>.look_up(lower), oldest_[1], 0x96);
+    middle_ = kMiddleWindows<kUpper>.look_up(upper_);
+    oldest_[0] = kOldestWindows<kLower>.look_up(lower);
+    oldest_[1] = kOldestWindows<kUpper>.look_up(upper_);
     return {{first, second}};
   }
 
