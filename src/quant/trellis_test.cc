@@ -118,6 +118,18 @@ double least_cost(QuantType type, const TrellisTargets& targets) {
   return sum;
 }
 
+double path_cost(QuantType type, const TrellisTargets& targets) {
+  TrellisSearch search(type);
+  std::vector<std::uint8_t> codes(targets.values.size());
+  std::vector<float> values(codes.size());
+  search.next(targets, codes, values);
+  double cost = 0.0;
+  for (std::size_t i = 0; i < values.size(); ++i) {
+    cost += targets.costs[i] * std::pow(double{targets.values[i]} - values[i], 2);
+  }
+  return cost;
+}
+
 // Costs are counted in 16 bits, in a row with weights far out, columns of very uneven cost and some
 // that cost nothing.
 TEST(TrellisTest, PathsCostHardlyMoreThanTheLeast) {
@@ -131,16 +143,50 @@ TEST(TrellisTest, PathsCostHardlyMoreThanTheLeast) {
         targets.costs.push_back(i % 97 == 0 ? 0.0F
                                             : 1e-9F * std::exp(unevenness * rng.next_normal()));
       }
-      TrellisSearch search(format.type);
-      std::vector<std::uint8_t> codes(kCols);
-      std::vector<float> values(kCols);
-      search.next(targets, codes, values);
-      double cost = 0.0;
-      for (std::size_t i = 0; i < kCols; ++i) {
-        cost += targets.costs[i] * std::pow(double{targets.values[i]} - values[i], 2);
-      }
-      EXPECT_LT(cost, 1.01 * least_cost(format.type, targets))
+      EXPECT_LT(path_cost(format.type, targets), 1.01 * least_cost(format.type, targets))
           << quant_type_name(format.type) << ", " << unevenness;
+    }
+  }
+}
+
+// Sums leave 16 bits several times.
+TEST(TrellisTest, LongRowsCostNoMoreThanTheirParts) {
+  constexpr std::size_t kPart = 4096;
+  constexpr std::size_t kParts = 6;
+  for (const BlockFormat format : kFormats) {
+    Rng rng(8);
+    TrellisTargets row;
+    double of_parts = 0.0;
+    for (std::size_t p = 0; p < kParts; ++p) {
+      TrellisTargets part;
+      for (std::size_t i = 0; i < kPart; ++i) part.values.push_back(14.0F * rng.next_normal());
+      part.costs.assign(kPart, 1.0F);
+      of_parts += path_cost(format.type, part);
+      row.values.insert(row.values.end(), part.values.begin(), part.values.end());
+    }
+    row.costs.assign(row.values.size(), 1.0F);
+    EXPECT_LT(path_cost(format.type, row), of_parts) << quant_type_name(format.type);
+  }
+}
+
+// The four values that can follow the state of a start may all be far off.
+TEST(TrellisTest, RowsStartWithTheNearestOfFourValues) {
+  for (const BlockFormat format : kFormats) {
+    for (const float target : {90.0F, -90.0F}) {
+      const TrellisTargets targets = {std::vector<float>(4, target), std::vector<float>(4, 1.0F)};
+      TrellisSearch search(format.type);
+      std::vector<std::uint8_t> codes(4);
+      std::vector<float> values(4);
+      search.next(targets, codes, values);
+      const float refined =
+          format.type == QuantType::kQ3Trellis && target > 0.0F ? kTrellisRefinement : 0.0F;
+      float nearest = HUGE_VALF;
+      for (unsigned symbol = 0; symbol < 4; ++symbol) {
+        const unsigned level = trellis_levels(format.type)[trellis_index(symbol << 10U)];
+        const float value = static_cast<float>(level) - kTrellisZero + refined;
+        if (std::fabs(value - target) < std::fabs(nearest - target)) nearest = value;
+      }
+      EXPECT_EQ(values, std::vector<float>(4, nearest)) << quant_type_name(format.type);
     }
   }
 }
