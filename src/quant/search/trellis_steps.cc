@@ -77,7 +77,8 @@ bool steps_run_on_avx2() noexcept {
   return __builtin_cpu_supports("avx2") != 0;
 }
 bool steps_run_on_avx512() noexcept {
-  return __builtin_cpu_supports("avx512f") != 0 && __builtin_cpu_supports("avx512bw") != 0;
+  return __builtin_cpu_supports("avx512f") != 0 && __builtin_cpu_supports("avx512bw") != 0 &&
+         __builtin_cpu_supports("avx512vl") != 0;
 }
 #endif
 
