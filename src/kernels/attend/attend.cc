@@ -4,20 +4,13 @@
 
 #include "kernels/attend/attend.h"
 
-#include <cmath>
 #include <limits>
 
 #include "kernels/attend/attend_query_tile.h"
 #include "kernels/attend/attend_variants.h"
-#include "kernels/attend/attend_word_ranges.h"
 #include "kernels/math/math.h"
 
 namespace qsf::kernels {
-
-using attend_page_internal::is_multiplied_as_words;
-using attend_page_internal::largest_query;
-using attend_page_internal::word_query_stride;
-
 namespace {
 
 constexpr float kNegativeInfinity = -std::numeric_limits<float>::infinity();
@@ -28,10 +21,10 @@ constexpr AttendKernel f32_kernel(const char* name, Isa isa, AttendPageFn page) 
   return {name, isa, Exactness::kBounded, attend_load_queries_f32, page, 128};
 }
 
-constexpr AttendKernel words_kernel(const char* name, Isa isa, AttendPageFn page) {
+constexpr AttendKernel words_kernel(const char* name, Isa isa, AttendQueryFn load_queries,
+                                    AttendPageFn page) {
   // 256 queries: rounding a page to whole numbers costs then a twentieth of its two products.
-  return {name, isa, Exactness::kBounded, attend_load_queries_words,
-          page, 256, AttendInputs::kWords};
+  return {name, isa, Exactness::kBounded, load_queries, page, 256, AttendInputs::kWords};
 }
 
 // The first kPromptOnly are for prompt rows alone: a generated row would not fill a tile, nor pay
@@ -41,9 +34,12 @@ constexpr AttendKernel kAttendKernels[] = {
     // 512 queries: rounding a page then takes a tenth of the time of their softmax.
     {"attend_amx", Isa::kAmx, Exactness::kBounded, attend_load_queries_amx, attend_page_amx, 512,
      AttendInputs::kBf16},
-    words_kernel("attend_words_avx512vnni", Isa::kAvx512Vnni, attend_page_words_avx512vnni),
-    words_kernel("attend_words_avx512", Isa::kAvx512, attend_page_words_avx512),
-    words_kernel("attend_words_avx2", Isa::kAvx2, attend_page_words_avx2),
+    words_kernel("attend_words_avx512vnni", Isa::kAvx512Vnni, attend_load_queries_words_avx512,
+                 attend_page_words_avx512vnni),
+    words_kernel("attend_words_avx512", Isa::kAvx512, attend_load_queries_words_avx512,
+                 attend_page_words_avx512),
+    words_kernel("attend_words_avx2", Isa::kAvx2, attend_load_queries_words_avx2,
+                 attend_page_words_avx2),
     f32_kernel("attend_avx512", Isa::kAvx512, attend_page_avx512),
     f32_kernel("attend_avx2", Isa::kAvx2, attend_page_avx2),
 #elif defined(__aarch64__)
@@ -159,35 +155,6 @@ void attend_load_queries_f32(const AttendQueryArgs& args) noexcept {
     for (std::uint32_t d = 0; d < args.head_dim; ++d) to[d] = from[d] * args.scale;
     for (std::uint32_t d = args.head_dim; d < n_columns; ++d) to[d] = 0.0F;
     if (kv_is_quantised(args.k_type)) args.rotate(to, n_columns);
-  }
-}
-
-void attend_load_queries_words(const AttendQueryArgs& args) noexcept {
-  if (!is_multiplied_as_words(args.k_type)) return attend_load_queries_f32(args);
-  const std::uint32_t n_queries = args.n_rows * args.n_q;
-  const std::uint32_t n_columns = kv_columns(args.k_type, args.head_dim);
-  const std::size_t stride = word_query_stride(n_columns);
-  const auto largest = static_cast<float>(largest_query(args.k_type, n_columns));
-  auto* words = reinterpret_cast<std::int16_t*>(args.queries);
-  auto* scales = reinterpret_cast<float*>(words + n_queries * stride);
-  for (std::uint32_t i = 0; i < n_queries; ++i, words += stride) {
-    const float* from =
-        args.q + i / args.n_q * args.row_stride + std::size_t{i % args.n_q} * args.head_dim;
-    float query[kMaxHeadDim + 1] = {};
-    for (std::uint32_t d = 0; d < args.head_dim; ++d) query[d] = from[d] * args.scale;
-    if (kv_is_quantised(args.k_type)) args.rotate(query, n_columns);
-    float magnitude = 0.0F;
-    float not_finite = 0.0F;  // 0, or NaN
-    for (std::uint32_t d = 0; d < n_columns; ++d) {
-      magnitude = std::fabs(query[d]) > magnitude ? std::fabs(query[d]) : magnitude;
-      not_finite += query[d] - query[d];
-    }
-    const float inverse = magnitude > 0.0F && not_finite == 0.0F ? largest / magnitude : 0.0F;
-    scales[i] = magnitude / largest + not_finite;
-    for (std::uint32_t d = 0; d < stride; ++d) {
-      words[d] =
-          not_finite == 0.0F ? static_cast<std::int16_t>(std::lrintf(query[d] * inverse)) : 0;
-    }
   }
 }
 

@@ -164,6 +164,9 @@ struct Lanes {
 void attend_page_avx2(const AttendPageArgs& args) noexcept {
   attend_page_internal::attend_page<Lanes>(args);
 }
+void attend_load_queries_words_avx2(const AttendQueryArgs& args) noexcept {
+  attend_page_internal::load_query_words<Lanes>(args);
+}
 void attend_page_words_avx2(const AttendPageArgs& args) noexcept {
   attend_page_internal::attend_page_words<Lanes>(args);
 }

@@ -13,6 +13,9 @@ namespace qsf::kernels {
 void attend_page_avx512(const AttendPageArgs& args) noexcept {
   attend_page_internal::attend_page<attend_page_internal::Avx512Lanes>(args);
 }
+void attend_load_queries_words_avx512(const AttendQueryArgs& args) noexcept {
+  attend_page_internal::load_query_words<attend_page_internal::Avx512Lanes>(args);
+}
 void attend_page_words_avx512(const AttendPageArgs& args) noexcept {
   attend_page_internal::attend_page_words<attend_page_internal::Avx512Lanes>(args);
 }

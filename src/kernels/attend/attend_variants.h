@@ -17,7 +17,8 @@ void attend_load_queries_f32(const AttendQueryArgs& args) noexcept;
 
 // For keys that attend_words.h multiplies, the same as whole numbers and a scale each; for others
 // as above.
-void attend_load_queries_words(const AttendQueryArgs& args) noexcept;
+void attend_load_queries_words_avx2(const AttendQueryArgs& args) noexcept;
+void attend_load_queries_words_avx512(const AttendQueryArgs& args) noexcept;
 
 // The same, rounded to bf16, in rows padded to whole tiles.
 void attend_load_queries_amx(const AttendQueryArgs& args) noexcept;

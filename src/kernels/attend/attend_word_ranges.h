@@ -35,13 +35,8 @@ static_assert(std::uint64_t{kKvPageSlots} * kLargestWeight * kLargestElement < (
   return fits < 16383 ? fits : 16383;
 }
 
-// Elements from a query to the next: pairs, the last of which may hold a zero. The queries' scales,
-// f32, follow them.
-[[gnu::always_inline]] constexpr std::size_t word_query_stride(std::uint32_t n_dims) noexcept {
-  return (std::size_t{n_dims} + 1) / 2 * 2;
-}
-
-// Columns, or queries, in whole vectors of any tier.
+// Columns, or queries, in whole vectors of any tier. As many words are from a query to the next,
+// with zeros behind its columns; the scales of all queries, f32, follow the last.
 [[gnu::always_inline]] constexpr std::size_t round_up_columns(std::uint32_t n) noexcept {
   return (std::size_t{n} + 15) / 16 * 16;
 }

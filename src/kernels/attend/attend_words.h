@@ -22,11 +22,61 @@
 #include <immintrin.h>
 
 #include "kernels/attend/attend_page.h"
+#include "kernels/attend/attend_variants.h"
 #include "kernels/attend/attend_word_ranges.h"
 
 namespace qsf::kernels::attend_page_internal {
 
 constexpr std::uint32_t kWordSlots = 16;  // that are weighed together
+
+// Rounds a query of n_columns, with zeros behind it, to whole numbers up to `largest`; returns its
+// scale, NaN where an element is not finite.
+template <typename L>
+static float round_query(const float* query, std::size_t n_columns, float largest,
+                         std::int16_t* words) noexcept {
+  using Vec = typename L::Vec;
+  const Vec zero = L::splat(0.0F);
+  Vec top = zero;
+  Vec differences = zero;  // 0, or NaN
+  for (std::size_t d = 0; d < n_columns; d += L::kWidth) {
+    const Vec x = L::load(query + d);
+    top = L::larger(L::larger(x, zero - x), top);
+    differences = differences + (x - x);
+  }
+  const float magnitude = L::largest_lane(top);
+  const float not_finite = L::sum_lanes(differences);
+  const bool scaled = magnitude > 0.0F && not_finite == 0.0F;
+  const Vec inverse = L::splat(scaled ? largest / magnitude : 0.0F);
+  for (std::size_t d = 0; d < n_columns; d += kWordSlots) {
+    Vec numbers[kWordSlots / L::kWidth];
+#pragma GCC unroll 2
+    for (unsigned v = 0; v < kWordSlots / L::kWidth; ++v) {
+      numbers[v] = L::load(query + d + v * L::kWidth) * inverse;
+    }
+    L::store_words(words + d, numbers);
+  }
+  return magnitude / largest + not_finite;
+}
+
+template <typename L>
+static void load_query_words(const AttendQueryArgs& args) noexcept {
+  if (!is_multiplied_as_words(args.k_type)) return attend_load_queries_f32(args);
+  const std::uint32_t n_queries = args.n_rows * args.n_q;
+  const std::uint32_t n_dims = kv_columns(args.k_type, args.head_dim);
+  const std::size_t stride = round_up_columns(n_dims);
+  const auto largest = static_cast<float>(largest_query(args.k_type, n_dims));
+  auto* words = reinterpret_cast<std::int16_t*>(args.queries);
+  auto* scales = reinterpret_cast<float*>(words + n_queries * stride);
+  alignas(64) float query[kMaxHeadDim] = {};
+  for (std::uint32_t i = 0; i < n_queries; ++i, words += stride) {
+    const float* from =
+        args.q + i / args.n_q * args.row_stride + std::size_t{i % args.n_q} * args.head_dim;
+    for (std::uint32_t d = 0; d < args.head_dim; ++d) query[d] = from[d] * args.scale;
+    for (std::uint32_t d = args.head_dim; d < n_dims; ++d) query[d] = 0.0F;
+    if (kv_is_quantised(args.k_type)) args.rotate(query, n_dims);
+    scales[i] = round_query<L>(query, stride, largest, words);
+  }
+}
 
 // Where a call's scratch lies.
 struct WordScratch {
@@ -312,7 +362,7 @@ static void score_words(const AttendPageArgs& args, const Run& run, const WordSc
                         Ahead* ahead) noexcept {
   const WordRange range = word_range(run);
   const std::uint32_t n_dims = kv_columns(args.k_type, args.head_dim);
-  const std::size_t stride = word_query_stride(n_dims);
+  const std::size_t stride = round_up_columns(n_dims);
   const auto* queries = reinterpret_cast<const std::int16_t*>(args.queries);
   const auto* scales =
       reinterpret_cast<const float*>(queries + std::size_t{args.n_rows} * args.n_q * stride);
