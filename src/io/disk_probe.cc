@@ -18,6 +18,7 @@
 #include "base/check.h"
 #include "io/atomic_file.h"
 #include "platform/clock.h"
+#include "platform/memory.h"
 #include "platform/thread.h"
 
 namespace qsf {
@@ -50,22 +51,26 @@ struct Worker {
   Run* run = nullptr;
   std::unique_ptr<AsyncReader> queue;
   MutableByteSpan memory;
+  std::uint64_t next_place = 0;
   Status status;
 };
 
-void start_block(Worker& worker, std::uint64_t slot) {
+// Blocks go to all of the memory in turn. Into a few blocks of memory that nobody reads a virtual
+// disk copies from cache to cache, faster than into any memory that is used. A slow block may meet
+// the next one in its place: what they hold does not matter.
+void start_block(Worker& worker) {
   const std::uint32_t block_bytes = worker.run->block_bytes;
   const std::uint64_t block = worker.run->next_block.fetch_add(1) % worker.run->n_blocks;
+  const std::uint64_t place = worker.next_place++ % (worker.memory.size() / block_bytes);
   worker.queue->start(
       {.offset = block * block_bytes,
-       .to = worker.memory.subspan(static_cast<std::size_t>(slot * block_bytes), block_bytes),
-       .tag = slot});
+       .to = worker.memory.subspan(static_cast<std::size_t>(place * block_bytes), block_bytes)});
 }
 
 // Keeps the queue full until the time is up, then waits for the reads in flight. Their bytes count,
 // and so does their time.
 void work(Worker& worker) {
-  for (std::uint64_t slot = 0; slot < worker.queue->depth(); ++slot) start_block(worker, slot);
+  for (unsigned i = 0; i < worker.queue->depth(); ++i) start_block(worker);
   while (worker.queue->in_flight() > 0) {
     ReadDone done = worker.queue->wait();
     if (!done.status.ok()) {
@@ -74,7 +79,7 @@ void work(Worker& worker) {
     }
     worker.run->bytes_read.fetch_add(worker.run->block_bytes);
     if (worker.status.ok() && monotonic_ns() < worker.run->deadline_ns) {
-      start_block(worker, done.tag);
+      start_block(worker);
     }
   }
 }
@@ -108,6 +113,7 @@ class Prober {
       : file_(file), options_(options), memory_(memory), cell_ns_(cell_ns) {
     // A different place each time: a disk, or the host of a virtual one, caches recent reads.
     next_offset_ = monotonic_ns() / 1000 * kProbeStride % file.size_bytes();
+    touch_pages(memory);
   }
 
   DiskProbe& probe() noexcept { return probe_; }
@@ -135,7 +141,7 @@ class Prober {
     run.n_blocks = file_.size_bytes() / block_bytes;
     run.next_block = next_offset_ / block_bytes;
     std::vector<Worker> workers(n_queues);
-    const std::size_t share = std::size_t{depth} * block_bytes / n_queues;
+    const std::size_t share = memory_.size() / n_queues / kDirectAlign * kDirectAlign;
     for (unsigned i = 0; i < n_queues; ++i) {
       workers[i].run = &run;
       workers[i].memory = memory_.subspan(i * share, share);
@@ -255,7 +261,7 @@ Result<DiskProbe> probe_disk(const File& file, const DiskProbeOptions& options,
 
 namespace {
 
-constexpr std::string_view kFirstLine = "qsf disk probe 1";
+constexpr std::string_view kFirstLine = "qsf disk probe 2";
 constexpr std::uint64_t kMaxTextBytes = 16U << 10;
 constexpr std::size_t kMaxCells = 64;
 // Upper bounds of the measured values.
@@ -340,7 +346,7 @@ std::string disk_probe_text(const DiskProbe& probe) {
 Result<DiskProbe> parse_disk_probe(const std::string& text) {
   std::string_view rest = text;
   if (take_word(rest, '\n') != kFirstLine)
-    return not_a_probe("its first line is not \"qsf disk probe 1\"");
+    return not_a_probe("its first line is not \"qsf disk probe 2\"");
   DiskProbe probe;
   bool has_path = false;
   for (std::string_view line = take_word(rest, '\n'); line != "end"; line = take_word(rest, '\n')) {

@@ -44,10 +44,11 @@ struct DiskProbeOptions {
 // Enough for every combination that is measured.
 inline constexpr std::uint64_t kProbeMemoryBytes = std::uint64_t{64} << 20;
 
-// Measures by reading the file itself, from a different place each time. Leaves out combinations
-// for which the memory or the file is too small or the disk too slow. Requires  `memory` begins at
-// a multiple of kDirectAlign Fails     kInvalidArgument when the file or the memory is below 64
-// KiB; as reading does
+// Measures by reading the file itself, from a different place each time, into all of the memory in
+// turn, as a ring is written. Leaves out combinations for which the memory or the file is too small
+// or the disk too slow.
+// Requires  `memory` begins at a multiple of kDirectAlign
+// Fails     kInvalidArgument when the file or the memory is below 64 KiB; as reading does
 Result<DiskProbe> probe_disk(const File& file, const DiskProbeOptions& options,
                              MutableByteSpan memory);
 
