@@ -67,8 +67,9 @@ Result<EnginePlan> EngineOpener::plan(const std::string& path, bool with_memory_
   return std::move(impl_->plan);
 }
 
-// A resident model without a budget is read through the page cache, which keeps it warm for the
-// next run. With streaming or a budget reads are direct.
+// A resident model without a budget that the page cache holds is read from there. Else reads are
+// direct; without a budget the page cache is filled afterwards, which keeps the model warm for the
+// next run.
 Status EngineOpener::prepare(const std::string& path) {
   QSF_RETURN_IF_ERROR(read_directories(path));
   machine_ = measure_machine();  // before a mapped file looks like a part of the program
@@ -84,9 +85,11 @@ Status EngineOpener::prepare(const std::string& path) {
   }
   const bool resident = impl_->plan.residency.everything_resident;
   if (!resident) QSF_RETURN_IF_ERROR(probe_disk());
+  reads_once_ = resident && !bound;
+  fills_cache_ = reads_once_ && is_cold();
   const unsigned wished = disk_.has_value() ? disk_->depth : kDefaultReadDepth;
   for (unsigned depth = wished;; depth /= 2) {
-    QSF_RETURN_IF_ERROR(open_device(bound || !resident, depth));
+    QSF_RETURN_IF_ERROR(open_device(bound || !resident || fills_cache_, depth));
     Status status = make_plan();
     const bool fits = status.ok() && impl_->plan.residency.everything_resident == resident;
     if (!fits && depth > 1) continue;
@@ -96,6 +99,25 @@ Status EngineOpener::prepare(const std::string& path) {
     }
     return std::move(status).with_context(path);
   }
+}
+
+// Whether to read past the page cache: it holds little of the file, and has room for all of it. A
+// read through it takes twice the memory and a copy, which is slower than a fast disk.
+bool EngineOpener::is_cold() const {
+  constexpr double kLittle = 0.5;
+  const File& file = impl_->reader->file();
+  const std::uint64_t bytes = file.size_bytes();
+  return impl_->options.read_path != ReadPath::kMmap &&
+         saturating_add(impl_->plan.memory.total_bytes(), bytes) < machine_.limits.headroom_bytes &&
+         file.ops().cached_share(file.handle(), bytes) < kLittle;
+}
+
+// Reading all weights at once, a second thread clears and checks pages beside the first.
+unsigned EngineOpener::n_queues() const {
+  constexpr unsigned kQueuesOfRing = 2;
+  const unsigned n = impl_->device->n_queues();
+  const bool is_ring = impl_->device->path() == ReadPath::kUring;
+  return reads_once_ && is_ring && has_threads() ? kQueuesOfRing : n;
 }
 
 // Measures the best way to read the disk, or takes the stored result. The plan's memory is not
@@ -114,8 +136,10 @@ Status EngineOpener::probe_disk() {
   // A disk that cannot be measured is read in the usual way; reading it reports the error.
   if (!probe.has_value()) return ok_status();
   disk_ = probe->best;
-  // With one read at a time the disk would idle while the reading thread processes a tile.
-  disk_->depth = std::max(disk_->depth, 2U);
+  // With one read at a time the disk would idle while the reading thread processes a tile, and with
+  // two while other programs hold the cores for a moment.
+  constexpr unsigned kLeastDepth = 4;
+  disk_->depth = std::max(disk_->depth, kLeastDepth);
   return ok_status();
 }
 
@@ -221,6 +245,7 @@ Status EngineOpener::open_device(bool direct, unsigned depth) {
                        {.path = impl_->options.read_path,
                         .direct = direct,
                         .keep_cached = impl_->options.ram_budget_bytes == 0,
+                        .fill_cache = fills_cache_,
                         .depth = depth,
                         .block_bytes = disk_.has_value() ? disk_->block_bytes : 0}));
   impl_->device.emplace(std::move(device));
@@ -228,14 +253,17 @@ Status EngineOpener::open_device(bool direct, unsigned depth) {
 }
 
 Status EngineOpener::make_plan() {
-  // Half of the ring is filled while the other half is in use. A ring no larger than that
-  // stays in the caches that a disk writes through; decision 014 has the measurements.
+  // Half of the ring is filled while the other half is in use. A ring of all these bytes leaves the
+  // caches of the cores before it is written again, which is faster: decision 014 has the
+  // measurements. Of a small budget it takes an eighth.
   constexpr std::uint64_t kLeastRingBytes = std::uint64_t{4} << 20;
   constexpr std::uint64_t kMostRingBytes = std::uint64_t{32} << 20;
+  const std::uint64_t budget_bytes = impl_->options.ram_budget_bytes;
   std::uint64_t ring_bytes = 0;
   if (disk_.has_value()) {
     const std::uint64_t in_flight_bytes = std::uint64_t{disk_->depth} * disk_->block_bytes;
-    ring_bytes = std::clamp(2 * in_flight_bytes, kLeastRingBytes, kMostRingBytes);
+    const std::uint64_t wanted = budget_bytes == 0 ? kMostRingBytes : budget_bytes / 8;
+    ring_bytes = std::clamp(std::max(wanted, 2 * in_flight_bytes), kLeastRingBytes, kMostRingBytes);
   }
   QSF_ASSIGN_OR_RETURN(impl_->plan,
                        plan_engine({.reader = *impl_->reader,
@@ -245,7 +273,7 @@ Status EngineOpener::make_plan() {
                                     .adapters = impl_->adapter_files,
                                     .tokenizer_index_bytes = tokenizer_index_bytes_,
                                     .machine = machine_,
-                                    .reading = {.n_queues = impl_->device->n_queues(),
+                                    .reading = {.n_queues = n_queues(),
                                                 .ring_bytes = ring_bytes,
                                                 .mapped = impl_->device->path() == ReadPath::kMmap},
                                     .draft_model = impl_->draft_model.get()}));

@@ -36,6 +36,8 @@ class EngineOpener {
   Status take_cut();
   const SectionInfo* tokenizer_section() const;
   Status open_device(bool direct, unsigned depth);
+  bool is_cold() const;
+  unsigned n_queues() const;
   Status probe_disk();
   Status make_plan();
   Status make_plan_with_drafts();
@@ -65,6 +67,8 @@ class EngineOpener {
   std::unique_ptr<Engine::Impl> impl_;
   MachineFacts machine_;
   std::optional<ProbeCell> disk_;  // the best way to read the disk; none: not measured
+  bool reads_once_ = false;        // all weights, and no budget counts what reading takes
+  bool fills_cache_ = false;
   std::uint64_t tokenizer_index_bytes_ = 0;
   std::unique_ptr<ScratchFile> spill_file_;  // until the KV store takes it
 };

@@ -18,6 +18,7 @@
 #include <fstream>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <string>
 #include <thread>
 #include <vector>
@@ -393,6 +394,42 @@ TEST(StreamedRefusalTest, WhatTheSystemRefusesIsReplacedAndSaid) {
     EXPECT_THAT((*engine)->plan().reading_mode, HasSubstr(mode));
     EXPECT_TRUE(run_passes(**engine, kPrompt).value() == expected) << mode;
     EXPECT_EQ(ops.reads_with_readahead(), 0U) << mode;
+  }
+}
+
+// A resident model that the page cache does not hold is read past it by two threads, and the page
+// cache is filled afterwards.
+TEST(ColdModelTest, IsReadPastThePageCache) {
+  const Watchdog watchdog{240};
+  const StreamedModel file("cold", kShape);
+  EngineOptions options;
+  options.n_threads = 2;
+  options.max_context = 64;
+  std::optional<Passes> expected;
+  for (const double share : {1.0, 0.6, 0.4, 0.0}) {
+    for (const bool bound : {false, true}) {
+      FaultyFileOps ops({.cached_share = share});
+      options.file_ops = &ops;
+      options.ram_budget_bytes = bound ? 1000 * kMB : 0;
+      const auto engine = Engine::open(file.path(), options);
+      ASSERT_TRUE(engine.has_value()) << engine.error().message();
+      const std::string& mode = (*engine)->plan().reading_mode;
+      EXPECT_THAT(mode, HasSubstr("resident; "));
+      if (mode.find("direct reads: ") != std::string::npos) GTEST_SKIP() << mode;
+      const bool cold = share < 0.5;
+      EXPECT_THAT(mode, HasSubstr(cold || bound ? ", direct, " : ", through the page cache, "));
+      if (mode.find("io_uring, ") != std::string::npos) {
+        EXPECT_EQ((*engine)->plan().residency.limits.n_queues, bound ? 1U : 2U);
+      }
+      const Passes passes = run_passes(**engine, kPrompt).value();
+      if (!expected.has_value()) expected = passes;
+      EXPECT_TRUE(passes == *expected) << mode;
+      const std::uint64_t filled = cold && !bound ? (*engine)->file_bytes() : 0;
+      for (int i = 0; i < 3000 && ops.announced_bytes() < filled; ++i) {
+        std::this_thread::sleep_for(std::chrono::milliseconds(10));
+      }
+      EXPECT_EQ(ops.announced_bytes(), filled) << mode;
+    }
   }
 }
 

@@ -74,6 +74,9 @@ class FileOps {
   virtual FileStorage storage(int handle) = 0;
   // A hint; a range of 0 bytes reaches to the end of the file.
   virtual int advise(int handle, std::uint64_t offset, std::uint64_t bytes, FileAdvice advice) = 0;
+  // Returns the share of the first `bytes` of a file that the page cache holds, by samples; 1 where
+  // the system does not tell.
+  virtual double cached_share(int /*handle*/, std::uint64_t /*bytes*/) { return 1.0; }
   // Maps the first `bytes` of a file for reading, until unmap().
   virtual int map(int handle, std::uint64_t bytes, ByteSpan& mapping) = 0;
   virtual void unmap(ByteSpan mapping) = 0;

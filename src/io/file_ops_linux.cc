@@ -4,6 +4,7 @@
 
 #include <fcntl.h>
 #include <linux/magic.h>
+#include <sys/mman.h>
 #include <sys/stat.h>
 #include <sys/statfs.h>
 #include <sys/sysmacros.h>
@@ -14,6 +15,7 @@
 
 #include "io/posix_file_ops.h"
 #include "io/read_ring.h"
+#include "platform/memory.h"
 
 namespace qsf {
 namespace {
@@ -64,6 +66,23 @@ class LinuxFileOps final : public PosixFileOps {
                      : advice == FileAdvice::kWillNeed ? POSIX_FADV_WILLNEED
                                                        : POSIX_FADV_DONTNEED;
     return -::posix_fadvise(handle, static_cast<off_t>(offset), static_cast<off_t>(bytes), what);
+  }
+  // In a mapping of the file: a read that must not wait starts the kernel's read-ahead.
+  double cached_share(int handle, std::uint64_t bytes) override {
+    constexpr std::uint64_t kMostSamples = 256;
+    ByteSpan mapping;
+    if (bytes == 0 || map(handle, bytes, mapping) < 0) return 1.0;
+    const std::uint64_t n_pages = (bytes + page_bytes() - 1) / page_bytes();
+    const std::uint64_t n_samples = std::min(n_pages, kMostSamples);
+    std::uint64_t n_cached = 0;
+    for (std::uint64_t i = 0; i < n_samples; ++i) {
+      const auto at = static_cast<std::size_t>(i * n_pages / n_samples * page_bytes());
+      unsigned char page = 1;  // what is not told counts as cached
+      static_cast<void>(::mincore(const_cast<std::byte*>(mapping.data() + at), 1, &page));
+      n_cached += page & 1U;
+    }
+    unmap(mapping);
+    return static_cast<double>(n_cached) / static_cast<double>(n_samples);
   }
   int open_ring(unsigned depth, std::unique_ptr<ReadRing>& ring) override {
     return open_uring(depth, ring);

@@ -3,6 +3,7 @@
 #include "io/read_device.h"
 
 #include <algorithm>
+#include <atomic>
 #include <cerrno>
 #include <cstring>
 #include <mutex>
@@ -45,6 +46,8 @@ struct ReadDevice::State {
   std::uint32_t block_bytes = 0;
   bool owns_handle = false;
   bool owns_cached_handle = false;
+  bool fills_cache = false;
+  std::atomic<std::uint64_t> filled_bytes{0};
   std::string fall_back;
   ByteSpan mapping;
   // The ring that showed that there are rings, for whoever makes the first queue.
@@ -158,6 +161,7 @@ void ReadDevice::State::open_handle(const File& file, const ReadDeviceOptions& o
       source.handle = direct.handle;
       source.alignment = storage.direct_alignment;
       owns_handle = true;
+      fills_cache = options.fill_cache;
       return open_cached_handle(file);
     }
     add_reason("direct reads: " + direct.refusal + "; reading through the page cache");
@@ -169,7 +173,7 @@ void ReadDevice::State::open_handle(const File& file, const ReadDeviceOptions& o
     source.handle = handle;
     owns_handle = true;
   }
-  source.drop_cached = options.direct || !options.keep_cached;
+  source.drop_cached = (options.direct && !options.fill_cache) || !options.keep_cached;
   if (source.drop_cached) ops.advise(source.handle, 0, 0, FileAdvice::kRandom);
 }
 
@@ -326,6 +330,17 @@ void ReadDevice::drop(std::uint64_t offset, std::uint64_t bytes) const noexcept 
   if (source.drop_cached) {
     source.ops->advise(source.handle, offset, bytes, FileAdvice::kDontNeed);
   }
+}
+
+bool ReadDevice::fill_cache() const noexcept {
+  constexpr std::uint64_t kPieceBytes = std::uint64_t{4} << 20;
+  if (!state_->fills_cache) return false;
+  const ReadSource& source = state_->source;
+  const std::uint64_t offset = state_->filled_bytes.fetch_add(kPieceBytes);
+  if (offset >= source.size_bytes) return false;
+  const std::uint64_t bytes = std::min(kPieceBytes, source.size_bytes - offset);
+  source.ops->advise(source.cached_handle, offset, bytes, FileAdvice::kWillNeed);
+  return offset + bytes < source.size_bytes;
 }
 
 void ReadDevice::will_need(std::uint64_t offset, std::uint64_t bytes) const noexcept {

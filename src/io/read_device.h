@@ -37,7 +37,9 @@ struct ReadDeviceOptions {
   // read. false: use the page cache, and keep_cached applies.
   bool direct = true;
   bool keep_cached = true;  // leave pages in the page cache when direct is false
-  unsigned depth = 0;       // reads in flight; 0: kDefaultReadDepth
+  // With direct reads fill_cache() works; where they are refused, pages are kept.
+  bool fill_cache = false;
+  unsigned depth = 0;  // reads in flight; 0: kDefaultReadDepth
   // With io_uring a longer read is split into reads of this size, a multiple of kDirectAlign; 0: no
   // splitting. Blocking reads are not split: each has a thread.
   std::uint32_t block_bytes = 0;
@@ -100,6 +102,10 @@ class ReadDevice {
   // Drops the cached pages of a range that is not needed soon; does nothing where reads are direct
   // or cached pages are kept. Threads  any
   void drop(std::uint64_t offset, std::uint64_t bytes) const noexcept;
+
+  // Has the system read the next megabytes of the file into the page cache, for whoever opens it
+  // next. Returns whether there are more; false without the option or direct reads. Threads  any
+  bool fill_cache() const noexcept;
 
   // Starts reading a range of a mapped file that is needed soon; does nothing on other paths.
   // Threads  any

@@ -322,6 +322,40 @@ INSTANTIATE_TEST_SUITE_P(Direct, ReadPathTest, testing::ValuesIn(kDirectPaths), 
 INSTANTIATE_TEST_SUITE_P(Cached, ReadPathTest, testing::ValuesIn(kCachedPaths), name_of);
 INSTANTIATE_TEST_SUITE_P(Direct, DirectReadPathTest, testing::ValuesIn(kDirectPaths), name_of);
 
+TEST_F(ReadDeviceTest, ThePageCacheIsFilledOnRequest) {
+  FaultyFileOps ops;
+  const File file = File::open(path_, ops).value();
+  for (const bool fills : {false, true}) {
+    const auto device = ReadDevice::open(file, {.path = ReadPath::kPread, .fill_cache = fills});
+    ASSERT_TRUE(device.has_value()) << device.error().message();
+    if (!device->is_direct()) GTEST_SKIP() << device->fall_back();
+    forget_cached_pages();
+    EXPECT_EQ(file.ops().cached_share(file.handle(), kDeviceBytes), 0.0);
+    EXPECT_FALSE(device->fill_cache()) << "a small file is one piece";
+    EXPECT_FALSE(device->fill_cache());
+    EXPECT_EQ(ops.announced_bytes(), fills ? kDeviceBytes : 0U);
+    for (int i = 0; fills && i < 1000 && cached_pages() < kDeviceBytes / kDirectAlign; ++i) {
+      ::usleep(10'000);
+    }
+    EXPECT_EQ(file.ops().cached_share(file.handle(), kDeviceBytes), fills ? 1.0 : 0.0);
+  }
+  EXPECT_EQ(file.ops().cached_share(file.handle(), 0), 1.0);
+}
+
+// Where direct reads are refused what was read stays, as the option asks.
+TEST_F(ReadDeviceTest, APageCacheThatIsToBeFilledIsNotEmptied) {
+  FaultyFileOps ops({.direct_open_errno = EINVAL});
+  const File file = File::open(path_, ops).value();
+  const auto device = ReadDevice::open(file, {.path = ReadPath::kPread, .fill_cache = true});
+  ASSERT_TRUE(device.has_value()) << device.error().message();
+  AlignedBytes to(kDeviceBytes);
+  const auto queue = device->make_queue({}).value();
+  EXPECT_TRUE(read_all(*queue, to.span(), kDirectAlign).ok());
+  EXPECT_EQ(ops.drops(), 0U);
+  EXPECT_FALSE(device->fill_cache());
+  EXPECT_EQ(ops.announced_bytes(), 0U);
+}
+
 TEST_F(ReadDeviceTest, DirectReadsLeaveThePageCacheAlone) {
   const File file = File::open(path_).value();
   forget_cached_pages();

@@ -384,5 +384,25 @@ TEST_F(PagerFaultTest, ATileOfACancelledWaitThatIsDroppedWaitsForItsTurn) {
   EXPECT_EQ(job.tile, *first_streamed);
 }
 
+// When nothing is left to read, the page cache is told of the whole file; a pager that closes
+// meanwhile waits for a piece at most.
+TEST(PagerFillTest, FillsThePageCacheWhenAllIsRead) {
+  const Watchdog watchdog{60};
+  Faulty faulty;
+  const std::uint64_t file_bytes = faulty.reader.file().size_bytes();
+  for (const bool fills : {false, true}) {
+    auto opened = open_pager(
+        faulty.reader,
+        {.limits = {.n_queues = 2}, .device = {.path = ReadPath::kPread, .fill_cache = fills}});
+    ASSERT_TRUE(opened.has_value()) << opened.error().message();
+    if (!opened->device->is_direct()) GTEST_SKIP() << opened->device->fall_back();
+    ASSERT_TRUE(opened->pager->load().ok());
+    for (int i = 0; fills && i < 3000 && faulty.ops.announced_bytes() < file_bytes; ++i) {
+      std::this_thread::sleep_for(std::chrono::milliseconds(10));
+    }
+    EXPECT_EQ(faulty.ops.announced_bytes(), fills ? file_bytes : 0U);
+  }
+}
+
 }  // namespace
 }  // namespace qsf

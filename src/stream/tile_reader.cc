@@ -3,6 +3,7 @@
 #include "stream/tile_reader.h"
 
 #include <algorithm>
+#include <chrono>
 #include <cstring>
 #include <string>
 #include <utility>
@@ -18,6 +19,9 @@ namespace {
 // Tiles of a mapped file announced to the kernel (madvise) ahead of their use: enough to keep a
 // disk busy while a thread checks a tile.
 constexpr std::size_t kMappedAhead = 4;
+
+// Between the pieces of a page cache that is filled, so that the cores are free for passes.
+constexpr std::chrono::milliseconds kFillPause{20};
 
 // Brings the pages of a mapped tile into memory.
 void touch(ByteSpan bytes) noexcept {
@@ -118,8 +122,8 @@ bool TileReader::start_jobs(bool may_wait) {
   while (queue_->in_flight() < queue_->depth() && mapped_.size() < kMappedAhead) {
     ReadJob job;
     const bool is_idle = may_wait && queue_->in_flight() == 0 && mapped_.empty();
-    const TileSchedule::Claim claim = schedule_.claim(is_idle, job);
-    if (claim != TileSchedule::Claim::kJob) return claim == TileSchedule::Claim::kNothing;
+    const TileSchedule::Claim claimed = claim(is_idle, job);
+    if (claimed != TileSchedule::Claim::kJob) return claimed == TileSchedule::Claim::kNothing;
     const TileInfo& info = table_.info(job.tile);
     if (table_.tile(job.tile).mapped) {
       device_.will_need(info.file_offset, info.stored_bytes);
@@ -135,6 +139,16 @@ bool TileReader::start_jobs(bool may_wait) {
          .tag = static_cast<std::uint64_t>(free - reading_.begin())});
   }
   return true;
+}
+
+// While there is nothing to read, the page cache is filled where the device does so.
+TileSchedule::Claim TileReader::claim(bool is_idle, ReadJob& job) {
+  while (is_idle && fills_cache_) {
+    const TileSchedule::Claim claimed = schedule_.claim(/*wait=*/true, job, kFillPause);
+    if (claimed != TileSchedule::Claim::kNothing) return claimed;
+    fills_cache_ = device_.fill_cache();
+  }
+  return schedule_.claim(is_idle, job);
 }
 
 // A queue may find later that it cannot read the way its device does.

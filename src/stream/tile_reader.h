@@ -58,6 +58,7 @@ class TileReader final : public WaitingReader {
   static void* run_thread(void* self);
   void run();
   bool start_jobs(bool may_wait);
+  TileSchedule::Claim claim(bool is_idle, ReadJob& job);
   void finish_read();
   void note_queue();
   void finish_mapped();
@@ -75,6 +76,7 @@ class TileReader final : public WaitingReader {
   MutableByteSpan raw_staging_;
   TileDecompressor decompressor_;
   std::unique_ptr<AsyncReader> queue_;
+  bool fills_cache_ = true;       // until the device says that it is full
   std::size_t note_chars_ = 0;    // of the queue's note so far
   std::vector<ReadJob> reading_;  // by tag; without a tile when free
   std::vector<ReadJob> mapped_;   // claimed and not yet touched, oldest first

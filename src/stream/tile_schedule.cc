@@ -166,7 +166,8 @@ bool TileSchedule::take(TileId id, ReadJob& job) {
   return true;
 }
 
-TileSchedule::Claim TileSchedule::claim(bool wait, ReadJob& job) {
+TileSchedule::Claim TileSchedule::claim(bool wait, ReadJob& job,
+                                        std::optional<std::chrono::milliseconds> longest) {
   Lock lock(mutex_);
   for (;;) {
     if (stopping_) return Claim::kStop;
@@ -178,7 +179,11 @@ TileSchedule::Claim TileSchedule::claim(bool wait, ReadJob& job) {
     }
     if (!wait) return Claim::kNothing;
     ++n_idle_readers_;
-    work_ready_.wait(lock);
+    if (longest.has_value()) {
+      wait = work_ready_.wait_for(lock, *longest) != std::cv_status::timeout;
+    } else {
+      work_ready_.wait(lock);
+    }
     --n_idle_readers_;
   }
 }

@@ -22,10 +22,12 @@
 #define QSF_STREAM_TILE_SCHEDULE_H_
 
 #include <atomic>
+#include <chrono>
 #include <condition_variable>
 #include <cstddef>
 #include <cstdint>
 #include <mutex>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -80,8 +82,9 @@ class TileSchedule {
 
   // For reading threads, any number at once.
   //
-  // Takes the next job; with `wait`, sleeps until there is one or stop() was called.
-  Claim claim(bool wait, ReadJob& job);
+  // Takes the next job; with `wait`, sleeps until there is one or stop() was called, or for
+  // `longest`.
+  Claim claim(bool wait, ReadJob& job, std::optional<std::chrono::milliseconds> longest = {});
   // Reports that the bytes of a job were read. Returns whether they are still needed.
   bool read_ended(const ReadJob& job);
   // Ends a job. Requires  read_ended(job) was called

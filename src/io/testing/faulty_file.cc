@@ -92,11 +92,16 @@ FileStorage FaultyFileOps::storage(int handle) {
 int FaultyFileOps::advise(int handle, std::uint64_t offset, std::uint64_t bytes,
                           FileAdvice advice) {
   if (advice == FileAdvice::kDontNeed) drops_.fetch_add(1);
+  if (advice == FileAdvice::kWillNeed) announced_bytes_.fetch_add(bytes);
   if (advice == FileAdvice::kRandom) {
     const std::lock_guard lock(mutex_);
     random_handles_.insert(handle);
   }
   return base_.advise(handle, offset, bytes, advice);
+}
+
+double FaultyFileOps::cached_share(int handle, std::uint64_t bytes) {
+  return plan.cached_share >= 0 ? plan.cached_share : base_.cached_share(handle, bytes);
 }
 
 FaultyFileOps::ReadFault FaultyFileOps::fault_of_read(int handle, std::size_t n_bytes,

@@ -33,6 +33,7 @@ struct FaultPlan {
   int direct_open_errno = 0;                    // the same for direct reads alone
   std::uint32_t direct_alignment = UINT32_MAX;  // what the file system says; UINT32_MAX: its own
   bool in_memory = false;                       // as if on tmpfs
+  double cached_share = -1;                     // of a file in the page cache; below 0: its own
   int map_errno = 0;
   int ring_errno = 0;                     // no io_uring: ENOSYS, EPERM
   unsigned max_rings = UINT_MAX;          // more than these fail with EMFILE
@@ -62,6 +63,8 @@ class FaultyFileOps final : public FileOps {
   std::uint64_t calls() const noexcept { return calls_.load(); }
   // How often the page cache was told to forget something of a file.
   std::uint64_t drops() const noexcept { return drops_.load(); }
+  // The bytes that the page cache was told to read.
+  std::uint64_t announced_bytes() const noexcept { return announced_bytes_.load(); }
   // Reads by handles for which the system may read ahead into the page cache.
   std::uint64_t reads_with_readahead() const noexcept { return reads_with_readahead_.load(); }
 
@@ -77,6 +80,7 @@ class FaultyFileOps final : public FileOps {
   int reopen_for_writing(int handle, bool direct) override;
   FileStorage storage(int handle) override;
   int advise(int handle, std::uint64_t offset, std::uint64_t bytes, FileAdvice advice) override;
+  double cached_share(int handle, std::uint64_t bytes) override;
   int map(int handle, std::uint64_t bytes, ByteSpan& mapping) override;
   void unmap(ByteSpan mapping) override;
   int advise_mapping(ByteSpan part, FileAdvice advice) override;
@@ -112,6 +116,7 @@ class FaultyFileOps final : public FileOps {
   std::set<int> random_handles_;  // the same; advised by FileAdvice::kRandom
   std::atomic<std::uint64_t> calls_{0};
   std::atomic<std::uint64_t> drops_{0};
+  std::atomic<std::uint64_t> announced_bytes_{0};
   std::atomic<std::uint64_t> reads_with_readahead_{0};
   std::atomic<std::uint64_t> written_bytes_{0};
   std::atomic<unsigned> n_rings_{0};  // made so far
