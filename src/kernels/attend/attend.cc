@@ -21,11 +21,13 @@ constexpr AttendKernel f32_kernel(const char* name, Isa isa, AttendPageFn page) 
   return {name, isa, Exactness::kBounded, attend_load_queries_f32, page, 128};
 }
 
+#if defined(__x86_64__)
 constexpr AttendKernel words_kernel(const char* name, Isa isa, AttendQueryFn load_queries,
                                     AttendPageFn page) {
   // 256 queries: rounding a page to whole numbers costs then a twentieth of its two products.
   return {name, isa, Exactness::kBounded, load_queries, page, 256, AttendInputs::kWords};
 }
+#endif
 
 // The first kPromptOnly are for prompt rows alone: a generated row would not fill a tile, nor pay
 // for rounding a page.

@@ -5,6 +5,7 @@
 #ifndef QSF_KERNELS_TESTING_WORD_BOUNDS_H_
 #define QSF_KERNELS_TESTING_WORD_BOUNDS_H_
 
+#include <cstddef>
 #include <cstdint>
 #include <vector>
 
