@@ -43,6 +43,7 @@ Result<std::unique_ptr<StatisticsCollector>> open_collector(const ModelSpec& spe
   for (;; layers_at_once /= 2) {
     options.consumer_bytes = layers_at_once == 0 ? 0
                                                  : layers_at_once * HessianSums::layer_bytes(spec) +
+                                                       HessianSums::head_bytes(spec) +
                                                        HessianSums::gathered_bytes(spec);
     auto collector = StatisticsCollector::open(path, options);
     if (collector || layers_at_once <= 1) return collector;
@@ -147,6 +148,7 @@ Result<CalibratedText> calibrate_model(const ModelSource& source, std::string te
     QSF_RETURN_IF_ERROR(open(options.compensation && (at_once || !options.sensitivities)));
     if (at_once && layers_at_once >= spec.n_layers) {
       hessians.emplace(spec, 0, spec.n_layers, options.transcode.n_threads);
+      hessians->add_head(spec);
     }
     QSF_ASSIGN_OR_RETURN(
         seen, collector->run(

@@ -441,6 +441,21 @@ Status StatisticsCollector::run_layers(std::span<const TokenId> tokens, std::uin
   return ok_status();
 }
 
+Status StatisticsCollector::run_head(std::span<const TokenId> tokens, RowConsumer& consumer) {
+  QSF_CHECK(tokens.size() >= 2);
+  const std::size_t n_windows = ceil_div(tokens.size(), options_.context);
+  done_rows_ = 0;
+  total_rows_ = tokens.size() - n_windows;
+  observer_.set_consumer(&consumer);
+  Status status;
+  for (std::size_t i = 0; i < n_windows && status.ok(); ++i) {
+    double loss = 0.0;
+    status = score(window(tokens, i), loss);
+  }
+  observer_.set_consumer(nullptr);
+  return status;
+}
+
 Status StatisticsCollector::run_window_layers(std::span<const TokenId> tokens, std::size_t index,
                                               std::uint32_t first, std::uint32_t last) {
   // The last token predicts nothing and is no row, as in run().

@@ -145,8 +145,8 @@ Result<std::uint64_t> Transcoder::file_bytes() {
 Result<const GptqFactor*> Transcoder::factor_of(std::size_t section, std::size_t index) const {
   const SectionId id = sections_[section];
   const TensorChoice& chosen = choice_.sections[section][index];
-  if (options_.compensation == nullptr || id.kind != SectionKind::kLayer ||
-      chosen.natively_ternary || is_float_type(chosen.format.type)) {
+  if (options_.compensation == nullptr || chosen.natively_ternary ||
+      is_float_type(chosen.format.type)) {
     return nullptr;
   }
   const SourceTensor& t = *place(section, index).source;

@@ -22,6 +22,9 @@ std::uint64_t hessian_cols(const CalibratedModel& shape, const InputPlace& place
   return router_alone || is_in_parts(place.input) ? 0 : input_cols(shape, place);
 }
 
+// Rows of a tied head are looked up as well: more of the diagonal keeps their own error small.
+constexpr float kTiedHeadDamping = 0.1F;
+
 }  // namespace
 
 HessianSums::HessianSums(const ModelSpec& spec, std::uint32_t first_layer, std::uint32_t n_layers,
@@ -40,6 +43,12 @@ HessianSums::HessianSums(const ModelSpec& spec, std::uint32_t first_layer, std::
   }
 }
 
+void HessianSums::add_head(const ModelSpec& spec) {
+  head_.cols = input_cols(shape_of(spec), {ProductInput::kHead});
+  head_.products.resize(head_.cols * head_.cols);
+  gathered_[kHeadInput].panels.resize(panel_floats(head_.cols));
+}
+
 std::uint64_t HessianSums::layer_bytes(const ModelSpec& spec) noexcept {
   const CalibratedModel shape = shape_of(spec);
   std::uint64_t most = 0;
@@ -52,6 +61,11 @@ std::uint64_t HessianSums::layer_bytes(const ModelSpec& spec) noexcept {
     most = std::max(most, n);
   }
   return most * sizeof(float);
+}
+
+std::uint64_t HessianSums::head_bytes(const ModelSpec& spec) noexcept {
+  const std::uint64_t cols = input_cols(shape_of(spec), {ProductInput::kHead});
+  return (cols * cols + panel_floats(cols)) * sizeof(float);
 }
 
 std::uint64_t HessianSums::gathered_bytes(const ModelSpec& spec) noexcept {
@@ -68,10 +82,10 @@ std::uint64_t HessianSums::gathered_bytes(const ModelSpec& spec) noexcept {
 }
 
 void HessianSums::take_input(const InputPlace& place, std::span<const float> row) {
-  const bool of_expert = place.expert != InputPlace::kNoExpert;
-  if (place.input == ProductInput::kHead || of_expert || !has(place.layer)) return;
+  if (place.expert != InputPlace::kNoExpert) return;
   const auto input = static_cast<std::size_t>(place.input);
-  const Sum& sum = layers_[place.layer - first_layer_][input];
+  if (input != kHeadInput && !has(place.layer)) return;
+  const Sum& sum = sum_of(input, place.layer);
   if (sum.cols == 0) return;
   QSF_CHECK(row.size() == sum.cols && !sum.products.empty());
   Gathered& gathered = gathered_[input];
@@ -85,7 +99,7 @@ void HessianSums::take_input(const InputPlace& place, std::span<const float> row
 void HessianSums::add_rows(std::size_t input) {
   Gathered& gathered = gathered_[input];
   if (gathered.n_rows == 0) return;
-  Sum& sum = layers_[gathered.layer - first_layer_][input];
+  Sum& sum = sum_of(input, gathered.layer);
   const auto panels = std::span(gathered.panels).first(panel_floats(sum.cols));
   const std::size_t n_parts = n_panels(sum.cols);
   std::atomic<std::size_t> next{0};
@@ -100,46 +114,72 @@ void HessianSums::add_rows(std::size_t input) {
 }
 
 void HessianSums::finish() {
-  for (std::size_t input = 0; input < kInputsPerLayer; ++input) {
+  for (std::size_t input = 0; input < gathered_.size(); ++input) {
     add_rows(input);
     std::vector<float>().swap(gathered_[input].panels);
   }
 }
 
 std::vector<float> HessianSums::take(ProductInput input, std::uint32_t layer) {
-  QSF_CHECK(has(layer) && input != ProductInput::kHead);
+  QSF_CHECK(input == ProductInput::kHead ? has_head() : has(layer));
   add_rows(static_cast<std::size_t>(input));
-  return std::exchange(layers_[layer - first_layer_][static_cast<std::size_t>(input)].products, {});
+  return std::exchange(sum_of(static_cast<std::size_t>(input), layer).products, {});
 }
 
 std::uint32_t LayerwiseGptq::layers_at_once(const ModelSpec& spec,
                                             std::uint64_t budget_bytes) noexcept {
   if (budget_bytes == 0) return spec.n_layers;
   const std::uint64_t half = budget_bytes / 2;
-  const std::uint64_t gathered = std::min(half, HessianSums::gathered_bytes(spec));
-  const std::uint64_t n = (half - gathered) / HessianSums::layer_bytes(spec);
+  const std::uint64_t others =
+      std::min(half, HessianSums::gathered_bytes(spec) + HessianSums::head_bytes(spec));
+  const std::uint64_t n = (half - others) / HessianSums::layer_bytes(spec);
   return static_cast<std::uint32_t>(std::clamp<std::uint64_t>(n, 1, spec.n_layers));
+}
+
+Status LayerwiseGptq::open_collector() {
+  if (collector_ != nullptr) return ok_status();
+  QSF_ASSIGN_OR_RETURN(collector_, open_(layers_at_once_));
+  return ok_status();
+}
+
+Result<const GptqFactor*> LayerwiseGptq::head_factor(std::uint32_t n_cols) {
+  const CalibratedModel shape = shape_of(spec_);
+  if (input_cols(shape, {ProductInput::kHead}) != n_cols) return nullptr;
+  if (head_factor_) return &*head_factor_;
+  std::vector<float> hessian;
+  if (sums_ && sums_->has_head()) hessian = sums_->take(ProductInput::kHead, 0);
+  if (hessian.empty()) {
+    QSF_RETURN_IF_ERROR(open_collector());
+    HessianSums sums(spec_, 0, 0, n_threads_);
+    sums.add_head(spec_);
+    QSF_RETURN_IF_ERROR(collector_->run_head(tokens_, sums));
+    hessian = sums.take(ProductInput::kHead, 0);
+  }
+  auto factor = GptqFactor::create(std::move(hessian), n_cols,
+                                   shape.tied_head ? kTiedHeadDamping : kGptqDamping);
+  if (!factor) return Status(factor.error()).with_context("head");
+  return &head_factor_.emplace(std::move(*factor));
 }
 
 Result<const GptqFactor*> LayerwiseGptq::factor_of(TensorKind kind, std::uint32_t layer,
                                                    std::uint32_t n_cols) {
   const CalibratedModel shape = shape_of(spec_);
   const std::optional<ProductInput> input = product_input_of(shape, layer, kind);
-  if (!input || *input == ProductInput::kHead || is_expert(kind)) return nullptr;
+  if (!input || is_expert(kind)) return nullptr;
+  if (*input == ProductInput::kHead) return head_factor(n_cols);
   if (hessian_cols(shape, {*input, layer}) != n_cols) return nullptr;
   if (layer_ != layer) {
     for (std::optional<GptqFactor>& factor : factors_) factor.reset();
   }
   layer_ = layer;
+  head_factor_.reset();
   std::optional<GptqFactor>& known = factors_[static_cast<std::size_t>(*input)];
   if (known) return &*known;
   std::vector<float> hessian;
   if (sums_ && sums_->has(layer)) hessian = sums_->take(*input, layer);
   if (hessian.empty()) {  // not summed yet, or released before
     sums_.reset();
-    if (collector_ == nullptr) {
-      QSF_ASSIGN_OR_RETURN(collector_, open_(layers_at_once_));
-    }
+    QSF_RETURN_IF_ERROR(open_collector());
     const std::uint32_t n_layers = std::min(layers_at_once_, spec_.n_layers - layer);
     sums_.emplace(spec_, layer, n_layers, n_threads_);
     QSF_RETURN_IF_ERROR(collector_->run_layers(tokens_, layer, layer + n_layers, *sums_));

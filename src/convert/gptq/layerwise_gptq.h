@@ -6,7 +6,8 @@
 // Hessians are those of the model before conversion, so they do not depend on how other layers are
 // encoded. They are summed for groups of layers, as many as fit into memory, and released one after
 // the other as the conversion reaches their matrices. The calibration set runs through each group
-// once, from the hidden rows that the previous group has produced.
+// once, from the hidden rows that the previous group has produced. That of the head comes with
+// those of all layers, or from a pass of its own.
 
 #ifndef QSF_CONVERT_GPTQ_LAYERWISE_GPTQ_H_
 #define QSF_CONVERT_GPTQ_LAYERWISE_GPTQ_H_
@@ -41,8 +42,11 @@ class HessianSums final : public RowConsumer {
   // Sums the layers [first_layer, first_layer + n_layers).
   HessianSums(const ModelSpec& spec, std::uint32_t first_layer, std::uint32_t n_layers,
               unsigned n_threads);
-  // Memory of one layer, the largest, and of the rows that are gathered.
+  // Sums the head too, or alone where no layers are summed.
+  void add_head(const ModelSpec& spec);
+  // Memory of one layer, the largest, of the head, and of the rows of layers that are gathered.
   static std::uint64_t layer_bytes(const ModelSpec& spec) noexcept;
+  static std::uint64_t head_bytes(const ModelSpec& spec) noexcept;
   static std::uint64_t gathered_bytes(const ModelSpec& spec) noexcept;
 
   void take_input(const InputPlace& place, std::span<const float> row) override;
@@ -52,10 +56,11 @@ class HessianSums final : public RowConsumer {
   bool has(std::uint32_t layer) const noexcept {
     return layer >= first_layer_ && layer - first_layer_ < layers_.size();
   }
+  bool has_head() const noexcept { return head_.cols != 0; }
   // Adds the rows that are gathered, and releases their memory. No rows may follow.
   void finish();
   // Moves the sum of a place out: [cols * cols], row-major, only the lower triangle is valid; empty
-  // if it was taken before. Requires  has(layer); not the head
+  // if it was taken before. Requires  has(layer), or has_head() for the head
   std::vector<float> take(ProductInput input, std::uint32_t layer);
 
  private:
@@ -69,12 +74,19 @@ class HessianSums final : public RowConsumer {
     std::size_t n_rows = 0;
     std::uint32_t layer = 0;
   };
+  Sum& sum_of(std::size_t input, std::uint32_t layer) noexcept {
+    return input == kHeadInput ? head_ : layers_[layer - first_layer_][input];
+  }
   void add_rows(std::size_t input);
+
+  static constexpr auto kHeadInput = static_cast<std::size_t>(ProductInput::kHead);
+  static_assert(kHeadInput == kInputsPerLayer);
 
   std::uint32_t first_layer_;
   unsigned n_threads_;
   std::vector<std::array<Sum, kInputsPerLayer>> layers_;
-  std::array<Gathered, kInputsPerLayer> gathered_;
+  Sum head_;
+  std::array<Gathered, kInputsPerLayer + 1> gathered_;
 };
 
 class LayerwiseGptq final : public ErrorCompensation {
@@ -104,14 +116,16 @@ class LayerwiseGptq final : public ErrorCompensation {
         n_threads_(n_threads),
         sums_(std::move(sums)) {}
 
-  // Returns null for tensors that are looked up (embeddings, also one that is the head), for
-  // experts that rows choose and for matrices of which each head has columns of its own. Runs the
-  // model if a layer's Hessians are not summed yet. Fails  as StatisticsCollector::run_layers() and
-  // GptqFactor::create()
+  // Returns null for embeddings that are not the head, for experts that rows choose and for
+  // matrices of which each head has columns of its own. Runs the model if a Hessian is not summed
+  // yet. Fails  as StatisticsCollector::run_layers() and GptqFactor::create()
   Result<const GptqFactor*> factor_of(TensorKind kind, std::uint32_t layer,
                                       std::uint32_t n_cols) override;
 
  private:
+  Status open_collector();
+  Result<const GptqFactor*> head_factor(std::uint32_t n_cols);
+
   const ModelSpec spec_;
   Open open_;
   std::unique_ptr<StatisticsCollector> collector_;  // null until open_ is called
@@ -123,6 +137,7 @@ class LayerwiseGptq final : public ErrorCompensation {
   // and a factor takes the memory of its Hessian.
   std::array<std::optional<GptqFactor>, kInputsPerLayer> factors_;
   std::uint32_t layer_ = 0;
+  std::optional<GptqFactor> head_factor_;  // until a layer is asked for
 };
 
 }  // namespace qsf

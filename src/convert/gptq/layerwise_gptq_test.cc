@@ -81,6 +81,7 @@ TEST_F(LayerwiseGptqTest, SumsOfTheCalibrationPassGiveTheSameFactors) {
   const auto collector = open();
   const ModelSpec spec = collector->spec();
   HessianSums sums(spec, 0, spec.n_layers, 2);
+  sums.add_head(spec);
   const auto alone = collector->run(tokens());
   const auto together = collector->run(tokens(), {}, &sums);
   ASSERT_TRUE(alone && together);
@@ -93,6 +94,10 @@ TEST_F(LayerwiseGptqTest, SumsOfTheCalibrationPassGiveTheSameFactors) {
   };
   LayerwiseGptq with_sums(spec, std::move(sums), open_again, tokens(), 1);
   LayerwiseGptq separate(open(), tokens(), spec.n_layers, 1);
+  const auto head = with_sums.factor_of(TensorKind::kHead, 0, spec.hidden);
+  const auto head_alone = separate.factor_of(TensorKind::kHead, 0, spec.hidden);
+  ASSERT_TRUE(head && head_alone && *head != nullptr && *head_alone != nullptr);
+  EXPECT_TRUE(are_equal(**head, **head_alone));
   for (std::uint32_t layer = 0; layer < spec.n_layers; ++layer) {
     EXPECT_EQ(together->layers[layer].mean_squares, alone->layers[layer].mean_squares);
     EXPECT_EQ(together->layers[layer].skip_loss, alone->layers[layer].skip_loss);
@@ -123,13 +128,20 @@ TEST_F(LayerwiseGptqTest, GoesBackToTheFirstLayer) {
   EXPECT_TRUE(are_equal(kept, **again));
 }
 
-TEST_F(LayerwiseGptqTest, LookedUpTensorsHaveNone) {
+TEST_F(LayerwiseGptqTest, AnEmbeddingHasOneAsTheHeadAlone) {
   LayerwiseGptq gptq(open(), tokens(), 1, 1);
-  for (const TensorKind kind : {TensorKind::kTokenEmbedding, TensorKind::kHead}) {
-    const auto factor = gptq.factor_of(kind, 0, StreamedShape{}.hidden);
-    ASSERT_TRUE(factor) << factor.error().message();
-    EXPECT_EQ(*factor, nullptr);
-  }
+  const std::uint32_t hidden = StreamedShape{}.hidden;
+  const auto looked_up = gptq.factor_of(TensorKind::kTokenEmbedding, 0, hidden);
+  ASSERT_TRUE(looked_up) << looked_up.error().message();
+  EXPECT_EQ(*looked_up, nullptr);
+  const StreamedModel tied("layerwise_gptq_tied", StreamedShape{.tied_head = true});
+  auto collector = StatisticsCollector::open(tied.path(), {.context = kWindow, .n_threads = 2});
+  ASSERT_TRUE(collector) << collector.error().message();
+  LayerwiseGptq of_tied(std::move(*collector), tokens(), 1, 1);
+  const auto both = of_tied.factor_of(TensorKind::kTokenEmbedding, 0, hidden);
+  ASSERT_TRUE(both) << both.error().message();
+  ASSERT_NE(*both, nullptr);
+  EXPECT_GT((*both)->damping(), kGptqDamping);
 }
 
 TEST(LayerwiseGptqLayersTest, HalfTheBudgetHasRoomForTheirHessians) {

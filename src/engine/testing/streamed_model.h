@@ -40,6 +40,7 @@ struct StreamedShape {
   std::uint64_t tile_bytes = 32768;
   Compression compression = Compression::kNone;
   ByteSpan tokenizer = {};  // its section, which outlives the shape; none by default
+  bool tied_head = false;
 };
 
 inline ModelSpec streamed_spec(const StreamedShape& shape) {
@@ -59,6 +60,7 @@ inline ModelSpec streamed_spec(const StreamedShape& shape) {
   spec.gated_ffn = true;
   spec.default_type = QuantType::kQ4;
   spec.block = 64;
+  spec.tied_head = shape.tied_head;
   return spec;
 }
 
@@ -99,9 +101,9 @@ class StreamedModel {
                          matrix(spec, TensorKind::kFfnGate), matrix(spec, TensorKind::kFfnUp),
                          matrix(spec, TensorKind::kFfnDown)}));
     }
-    QSF_RETURN_IF_ERROR(
-        write_section(writer, SectionKind::kFinal, 0,
-                      {vector(spec, TensorKind::kFinalNorm), matrix(spec, TensorKind::kHead)}));
+    std::vector<TensorInfo> last = {vector(spec, TensorKind::kFinalNorm)};
+    if (!spec.tied_head) last.push_back(matrix(spec, TensorKind::kHead));
+    QSF_RETURN_IF_ERROR(write_section(writer, SectionKind::kFinal, 0, std::move(last)));
     if (!shape.tokenizer.empty()) QSF_RETURN_IF_ERROR(writer.set_tokenizer(shape.tokenizer));
     return writer.finish();
   }
