@@ -544,8 +544,8 @@ QSF_API qsf_code qsf_generation_get_result(const QSFGeneration* generation,
 
 #include "qsf/adapters.h" /* LoRA adapters of sessions */
 #include "qsf/prefix_cache.h"
+#include "qsf/ranks.h"   /* one model over several processes */
 #include "qsf/serving.h" /* admission, bounds of a step, parking: for servers */
-#include "qsf/ranks.h" /* one model over several processes */
 
 /* ---- 7 Memory plan ----------------------------------------------------------------------- */
 
