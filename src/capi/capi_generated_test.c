@@ -303,6 +303,7 @@ static void test_pages(const char* path, const qsf_generate_options* from) {
   qsf_config_set_max_sessions(config, 2);
   qsf_config_set_kv_positions(config, 256);
   qsf_config_set_speculation(config, QSF_SPECULATE_OFF, 0); /* a token a pass */
+  qsf_config_set_exact(config, 1); /* rows that are scored, as prompts, have generated ones' bits */
   CHECK(qsf_engine_open(path, config, &engine, NULL) == QSF_OK);
   qsf_config_free(config);
   if (engine == NULL) return;

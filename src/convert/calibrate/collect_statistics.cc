@@ -443,9 +443,9 @@ Status StatisticsCollector::run_layers(std::span<const TokenId> tokens, std::uin
 
 Status StatisticsCollector::run_head(std::span<const TokenId> tokens, RowConsumer& consumer) {
   QSF_CHECK(tokens.size() >= 2);
-  const std::size_t n_windows = ceil_div(tokens.size(), options_.context);
+  const std::size_t n_windows = n_head_windows(spec(), ceil_div(tokens.size(), options_.context));
   done_rows_ = 0;
-  total_rows_ = tokens.size() - n_windows;
+  total_rows_ = std::min(tokens.size(), n_windows * options_.context) - n_windows;
   observer_.set_consumer(&consumer);
   Status status;
   for (std::size_t i = 0; i < n_windows && status.ok(); ++i) {

@@ -160,8 +160,8 @@ class StatisticsCollector {
   Status run_layers(std::span<const TokenId> tokens, std::uint32_t first, std::uint32_t last,
                     RowConsumer& consumer);
 
-  // Runs the windows through the whole model and hands the rows of all matrices to `consumer`,
-  // those of the head among them. Requires and Fails  as run()
+  // Runs the windows that run() runs through the head, and hands the rows of all matrices to
+  // `consumer`, those of the head among them. Requires and Fails  as run()
   Status run_head(std::span<const TokenId> tokens, RowConsumer& consumer);
 
   const ModelSpec& spec() const noexcept { return engine_->spec(); }

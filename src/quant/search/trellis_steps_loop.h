@@ -13,6 +13,9 @@
 namespace qsf {
 namespace {
 
+// A copy of its own: an object of a tier may define nothing that others could take.
+constexpr TrellisTables kStepTables = kTrellisTables;
+
 // The middle table in the order of lanes, before even and before odd steps.
 struct MiddleOfLanes {
   std::uint8_t of[2][kTrellisLanes];
@@ -22,8 +25,7 @@ constexpr MiddleOfLanes middle_of_lanes() noexcept {
   for (unsigned odd = 0; odd < 2; ++odd) {
     for (unsigned lane = 0; lane < kTrellisLanes; ++lane) {
       middle.of[odd][lane] =
-          kTrellisTables
-              .middle[trellis_lane_b(lane, odd != 0) << 2U | trellis_lane_c(lane, odd != 0)];
+          kStepTables.middle[trellis_lane_b(lane, odd != 0) << 2U | trellis_lane_c(lane, odd != 0)];
     }
   }
   return middle;
@@ -33,7 +35,7 @@ constexpr MiddleOfLanes kMiddleOfLanes = middle_of_lanes();
 // kNewest of symbols n and a is that of 0 and a, XOR 4 * n: levels behind a state are four apart.
 constexpr bool newest_is_xor() noexcept {
   for (unsigned i = 0; i < 16; ++i) {
-    if (kTrellisTables.newest[i] != (kTrellisTables.newest[i % 4] ^ (i / 4) << 2U)) return false;
+    if (kStepTables.newest[i] != (kStepTables.newest[i % 4] ^ (i / 4) << 2U)) return false;
   }
   return true;
 }
@@ -83,8 +85,7 @@ template <typename R, bool kOdd>
         typename R::Register sums[4];
 #pragma GCC unroll 4
         for (unsigned e = 0; e < 4; ++e) {
-          const unsigned coset =
-              kTrellisTables.newest[n << 2U | a] ^ kTrellisTables.oldest[d << 2U | e];
+          const unsigned coset = kStepTables.newest[n << 2U | a] ^ kStepTables.oldest[d << 2U | e];
           sums[e] = R::add(from[e], costs[coset]);
         }
         entered[n][a] = R::least(R::least(sums[0], sums[1]), R::least(sums[2], sums[3]));
