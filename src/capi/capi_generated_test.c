@@ -303,7 +303,6 @@ static void test_pages(const char* path, const qsf_generate_options* from) {
   qsf_config_set_max_sessions(config, 2);
   qsf_config_set_kv_positions(config, 256);
   qsf_config_set_speculation(config, QSF_SPECULATE_OFF, 0); /* a token a pass */
-  qsf_config_set_exact(config, 1); /* rows that are scored, as prompts, have generated ones' bits */
   CHECK(qsf_engine_open(path, config, &engine, NULL) == QSF_OK);
   qsf_config_free(config);
   if (engine == NULL) return;
@@ -392,6 +391,20 @@ static void test_embed(QSFEngine* engine, int hidden_size) {
   CHECK(strstr(error.message, "pooling: 4, expected a qsf_pooling: 0 (mean), 1 (last)") != NULL);
 }
 
+/* Else rows that are scored, as prompts, have other bits than generated ones. */
+static void test_exact_log_probs(const char* path, const qsf_generate_options* from) {
+  QSFConfig* config = qsf_config_default();
+  QSFEngine* engine = NULL;
+  qsf_config_set_exact(config, 1);
+  qsf_config_set_threads(config, 1);
+  qsf_config_set_max_seq_len(config, 128);
+  CHECK(qsf_engine_open(path, config, &engine, NULL) == QSF_OK);
+  qsf_config_free(config);
+  if (engine == NULL) return;
+  test_log_probs(engine, from);
+  qsf_free(engine);
+}
+
 static void test_model(const char* path) {
   QSFEngine* engine = open_small_engine(path);
   if (engine == NULL) return;
@@ -411,7 +424,7 @@ static void test_model(const char* path) {
   options.sampling = &sampling;
   options.on_token = on_token;
   options.on_generated = on_generated;
-  test_log_probs(engine, &options);
+  test_exact_log_probs(path, &options);
   test_prompt_log_probs(engine, &options, info.eos_token);
   test_end(engine, &options);
   test_refusals(engine, &options);
