@@ -140,15 +140,21 @@ std::string memory_now(QSFEngine* engine) {
   return ", " + megabytes(stats_of(engine).resident_bytes) + " in memory";
 }
 
+static std::string rate_text(int n_tokens, std::uint64_t ns) {
+  const double rate = per_second(static_cast<std::uint64_t>(n_tokens), ns);
+  char text[32];
+  std::snprintf(text, sizeof text, rate < 10.0 ? "%.2f" : "%.1f", rate);
+  return text;
+}
+
 void print_answer(const qsf_chat_result& result) {
   const int n_steps = result.generated_tokens > 0 ? result.generated_tokens - 1 : 0;
   std::fprintf(stderr,
-               "%s: computed %d tokens, %.1f tokens/s, kept %d; generated %d tokens, %.1f "
+               "%s: computed %d tokens, %s tokens/s, kept %d; generated %d tokens, %s "
                "tokens/s; first after %.3f s; %s; context %d tokens\n",
                program_name().c_str(), result.prompt_tokens,
-               per_second(static_cast<std::uint64_t>(result.prompt_tokens), result.prompt_ns),
-               result.reused_tokens, result.generated_tokens,
-               per_second(static_cast<std::uint64_t>(n_steps), result.generate_ns),
+               rate_text(result.prompt_tokens, result.prompt_ns).c_str(), result.reused_tokens,
+               result.generated_tokens, rate_text(n_steps, result.generate_ns).c_str(),
                seconds(result.first_token_ns), reason_text(result.reason), result.context_tokens);
 }
 
@@ -156,13 +162,12 @@ void print_summary(QSFEngine* engine, const qsf_generate_result& result, std::ui
   // Speed is that of the steps between tokens: the first token came with the prompt.
   const int n_steps = result.generated_tokens > 0 ? result.generated_tokens - 1 : 0;
   std::fprintf(stderr,
-               "%s: prompt %d tokens, %.1f tokens/s; generated %d tokens, %.1f tokens/s; first "
+               "%s: prompt %d tokens, %s tokens/s; generated %d tokens, %s tokens/s; first "
                "after %.3f s; %s; seed %" PRIu64 "\n",
                program_name().c_str(), result.prompt_tokens,
-               per_second(static_cast<std::uint64_t>(result.prompt_tokens), result.prompt_ns),
-               result.generated_tokens,
-               per_second(static_cast<std::uint64_t>(n_steps), result.generate_ns),
-               seconds(result.first_token_ns), reason_text(result.reason), seed);
+               rate_text(result.prompt_tokens, result.prompt_ns).c_str(), result.generated_tokens,
+               rate_text(n_steps, result.generate_ns).c_str(), seconds(result.first_token_ns),
+               reason_text(result.reason), seed);
   print_drafts(engine);
   print_memory(engine);
 }
