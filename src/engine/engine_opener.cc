@@ -265,6 +265,9 @@ Status EngineOpener::make_plan() {
     const std::uint64_t wanted = budget_bytes == 0 ? kMostRingBytes : budget_bytes / 8;
     ring_bytes = std::clamp(std::max(wanted, 2 * in_flight_bytes), kLeastRingBytes, kMostRingBytes);
   }
+  if (impl_->options.cut != nullptr) {
+    ring_bytes = std::max(ring_bytes, impl_->options.cut->ring_bytes);
+  }
   QSF_ASSIGN_OR_RETURN(impl_->plan,
                        plan_engine({.reader = *impl_->reader,
                                     .backend = *impl_->backend,

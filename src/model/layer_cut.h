@@ -44,6 +44,8 @@ struct LayerCut {
   std::vector<std::uint32_t> window_ends;
   bool has_ends = false;  // embedding and output head run here; layers[0] is 0 then
   LayerRelay* relay = nullptr;
+  // Weights to be read ahead while others compute, where not all stay in memory.
+  std::uint64_t ring_bytes = 0;
 };
 
 }  // namespace qsf

@@ -77,6 +77,7 @@ std::vector<std::byte> encode_opening(const Opening& opening) {
     write_text(adapter.path, to);
     write_text(adapter.name, to);
   }
+  to.write(opening.ring_bytes);
   to.write(static_cast<std::uint32_t>(opening.plan.size()));
   for (const RingWindow& window : opening.plan) {
     to.write(static_cast<std::uint32_t>(window.rank));
@@ -103,6 +104,7 @@ Result<Opening> decode_opening(ByteSpan bytes) {
     adapter.path = read_text(from);
     adapter.name = read_text(from);
   }
+  opening.ring_bytes = from.read<std::uint64_t>();
   const auto n_windows = from.read<std::uint32_t>();
   for (std::uint32_t i = 0; i < n_windows && from.ok(); ++i) {
     RingWindow& window = opening.plan.emplace_back();

@@ -24,6 +24,7 @@ struct Opening {
   std::uint32_t file_crc = 0;  // of its first MiB: header and directories
   EngineOptions options;       // those that every rank needs
   RingPlan plan;
+  std::uint64_t ring_bytes = 0;  // LayerCut::ring_bytes
 };
 
 // Reads size and CRC of a file. Fails  as File::open()

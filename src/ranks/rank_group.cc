@@ -94,6 +94,19 @@ Status check_same(const Opening& opening) {
       static_cast<unsigned long long>(opening.file_bytes), opening.file_crc);
 }
 
+// What a rank reads of its next window while the others compute theirs.
+std::uint64_t ring_bytes_of(const QsfReader& reader, const RingPlan& plan, unsigned n_ranks) {
+  std::uint64_t largest = 0;
+  for (const RingWindow& window : plan) {
+    std::uint64_t bytes = 0;
+    for (std::uint32_t layer = window.first; layer < window.last; ++layer) {
+      for (const TileInfo& tile : reader.layer(layer).tiles) bytes += tile.stored_bytes;
+    }
+    largest = std::max(largest, bytes);
+  }
+  return largest / n_ranks * (n_ranks - 1);
+}
+
 }  // namespace
 
 Result<std::vector<RankGroup::Reply>> RankGroup::collect_replies() {
@@ -203,8 +216,10 @@ Result<RankedEngine> RankGroup::open(const std::string& path, const EngineOption
         "use fewer ranks or smaller windows",
         link_.n_ranks(), window, reader.n_layers(), link_.n_ranks() - 1);
   }
+  opening.ring_bytes = ring_bytes_of(reader, opening.plan, link_.n_ranks());
   QSF_RETURN_IF_ERROR(identify_file(path, opening));
-  RankedEngine ranked{.ring = std::make_shared<Ring>(link_, opening.plan), .engine = nullptr};
+  RankedEngine ranked{.ring = std::make_shared<Ring>(link_, opening.plan, opening.ring_bytes),
+                      .engine = nullptr};
   EngineOptions own = options_of_rank(opening, ranked.ring->cut(), link_);
   own.pass_hook = {.announce = [](const PassMessage& pass,
                                   void* user) { return static_cast<Ring*>(user)->announce(pass); },
@@ -245,7 +260,7 @@ Status RankGroup::serve() {
 
 Status RankGroup::serve_opening(ByteSpan request) {
   QSF_ASSIGN_OR_RETURN(const Opening opening, decode_opening(request));
-  Ring ring(link_, opening.plan);
+  Ring ring(link_, opening.plan, opening.ring_bytes);
   const EngineOptions options = options_of_rank(opening, ring.cut(), link_);
   std::unique_ptr<Engine> engine;
   Status same = check_same(opening);

@@ -134,6 +134,7 @@ TEST(OpeningTest, GoesThroughBytes) {
   opening.options.quality = 0.5F;
   opening.options.adapters = {{.path = "a", .name = "b"}};
   opening.plan = interleave(5, 2, 2);
+  opening.ring_bytes = 1ULL << 34;
   const std::vector<std::byte> bytes = encode_opening(opening);
   const Opening read = decode_opening(bytes).value();
   EXPECT_EQ(read.version, opening.version);
@@ -146,6 +147,7 @@ TEST(OpeningTest, GoesThroughBytes) {
   ASSERT_EQ(read.options.adapters.size(), 1U);
   EXPECT_EQ(read.options.adapters[0].name, "b");
   EXPECT_EQ(read.plan, opening.plan);
+  EXPECT_EQ(read.ring_bytes, opening.ring_bytes);
   for (std::size_t n = 0; n < bytes.size(); ++n) {
     EXPECT_EQ(decode_opening(ByteSpan(bytes).first(n)).error().code(), StatusCode::kCorrupt) << n;
   }

@@ -18,9 +18,10 @@ constexpr std::chrono::milliseconds kMoment(20);
 
 }  // namespace
 
-Ring::Ring(Link& link, RingPlan plan)
+Ring::Ring(Link& link, RingPlan plan, std::uint64_t ring_bytes)
     : link_(link), plan_(std::move(plan)), cut_(cut_of(plan_, link.rank())) {
   cut_.relay = this;
+  cut_.ring_bytes = ring_bytes;
   for (std::uint32_t i = 0; i < plan_.size(); ++i) {
     if (plan_[i].rank == link_.rank()) numbers_.push_back(i);
   }

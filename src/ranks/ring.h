@@ -30,7 +30,7 @@ namespace qsf {
 class Ring final : public LayerRelay {
  public:
   // Requires  the link outlives the ring
-  Ring(Link& link, RingPlan plan);
+  Ring(Link& link, RingPlan plan, std::uint64_t ring_bytes = 0);
   // Closes the ring on rank 0. Requires  no pass is running
   ~Ring() override;
   Ring(const Ring&) = delete;
