@@ -100,6 +100,7 @@ struct AdapterUse {
 // pass. Requires  EngineOptions::record_passes
 struct PassHook {
   Status (*announce)(const PassMessage& pass, void* user) = nullptr;
+  void (*end)(void* user) = nullptr;  // the pass has ended here, with or without an error
   void* user = nullptr;
 };
 

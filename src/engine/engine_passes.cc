@@ -340,6 +340,7 @@ Status Engine::Impl::run_pass(PassInFlight& in_flight) {
                            .on_layer_user = &report,
                            .normed = {feeds ? feed_row : nullptr, &feed}});
   }
+  if (options.pass_hook.end != nullptr) options.pass_hook.end(options.pass_hook.user);
   // The pass that a cancellation stopped consumes it.
   if (status.code() == StatusCode::kCancelled || in_flight.all_cancelled) take_cancel();
   if (status.ok()) {

@@ -223,6 +223,7 @@ Result<RankedEngine> RankGroup::open(const std::string& path, const EngineOption
   EngineOptions own = options_of_rank(opening, ranked.ring->cut(), link_);
   own.pass_hook = {.announce = [](const PassMessage& pass,
                                   void* user) { return static_cast<Ring*>(user)->announce(pass); },
+                   .end = [](void* user) { static_cast<Ring*>(user)->end_pass(); },
                    .user = ranked.ring.get()};
   opening.plans_only = true;
   QSF_ASSIGN_OR_RETURN(const Reply shape, agree(opening, own, nullptr));

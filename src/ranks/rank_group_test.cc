@@ -40,6 +40,7 @@ class Group {
   Group(const Group&) = delete;
   Group& operator=(const Group&) = delete;
   RankGroup& first() { return first_; }
+  LocalLink& link(unsigned rank) { return *links_[rank]; }
 
  private:
   LocalLink::Group links_;
@@ -67,6 +68,7 @@ TEST(RankGroupTest, OpensModelsOneAfterAnother) {
     auto ranked = group.first().open(kBundled, group_options(), {.window = window, .force = true});
     ASSERT_TRUE(ranked.has_value()) << ranked.error().message();
     EXPECT_EQ(text_of(*ranked->engine), expected);
+    EXPECT_FALSE(group.link(0).works());  // else a link that watches would end an idle run
   }
 }
 

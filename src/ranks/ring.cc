@@ -59,6 +59,7 @@ void Ring::begin_pass(std::uint64_t pass, std::size_t n_rows) {
 
 Status Ring::announce(const PassMessage& pass) {
   begin_pass(pass.pass, pass.rows.size());
+  link_.begin_work();
   std::vector<std::byte> bytes;
   encode(pass, bytes);
   return send_to_all({.kind = FrameKind::kPass, .pass = pass_}, bytes);

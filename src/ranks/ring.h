@@ -41,6 +41,8 @@ class Ring final : public LayerRelay {
 
   // On rank 0: begins a pass on all ranks. Fails  kIo
   Status announce(const PassMessage& pass);
+  // On rank 0: the pass has ended there.
+  void end_pass() noexcept { link_.end_work(); }
   // On other ranks: computes what is announced, until the ring is closed. Errors of a pass go to
   // rank 0 and do not end the call.
   // Fails  kIo; kCorrupt for a message that cannot be

@@ -7,6 +7,7 @@ Usage: mpirun_test.py BIN_DIR SOURCE_DIR
 BIN_DIR is that of a build with MPI (cmake --preset mpi). Ends with 77 and a reason without mpirun.
 """
 
+import json
 import os
 import re
 import shutil
@@ -15,6 +16,7 @@ import subprocess
 import sys
 import tempfile
 import time
+import urllib.request
 
 BIN_DIR, SOURCE_DIR = sys.argv[1:3]
 QSF = os.path.abspath(os.path.join(BIN_DIR, "qsf"))
@@ -25,6 +27,7 @@ PROMPT = ["Once upon a time", "--temperature", "0", "--max-tokens", "40"]
 FORCED = ["--force-ranks", "--rank-window", "1"]
 KILLED_SECONDS, STOPPED_SECONDS, DISAGREED_SECONDS = 5, 8, 5
 LEFT_SECONDS = 3  # until no process is left
+IDLE_SECONDS = 10
 failures = []
 
 
@@ -117,6 +120,40 @@ def check_refusals():
            "processes that srun starts alone: refused")
 
 
+def check_idle():
+    """A group that waits for requests goes on waiting, and hardly takes time."""
+    command = mpirun(2, [QSF, "serve", MODEL, "--force-ranks", "--port", "0"])
+    with subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, stdin=subprocess.DEVNULL,
+                          env=environment(), text=True) as process:
+        address = None
+        while address is None:
+            line = process.stderr.readline()
+            if not line:
+                break
+            address = re.search(r"http://(\S+?:\d+)", line)
+        expect(address is not None, "serve with 2 ranks")
+        body = json.dumps({"prompt": "Once", "max_tokens": 4}).encode()
+        request = urllib.request.Request(f"http://{address.group(1)}/v1/completions", body,
+                                         {"Content-Type": "application/json"})
+        urllib.request.urlopen(request, timeout=30).read()
+        ranks = ranks_of(process.pid)
+        before = [ticks_of(process_id) for process_id in ranks.values()]
+        time.sleep(IDLE_SECONDS)
+        left = process.poll() is None
+        after = [ticks_of(process_id) for process_id in ranks.values()] if left else before
+        expect(left, f"alive after {IDLE_SECONDS} s without a request")
+        share = max(b - a for a, b in zip(before, after)) / os.sysconf("SC_CLK_TCK") / IDLE_SECONDS
+        expect(share <= 0.02, f"an idle rank takes {100 * share:.1f} % of a core")
+        process.send_signal(signal.SIGTERM)
+        process.communicate(timeout=30)
+
+
+def ticks_of(process_id):
+    with open(f"/proc/{process_id}/stat", encoding="ascii") as file:
+        fields = file.read().rsplit(")", 1)[1].split()
+    return int(fields[11]) + int(fields[12])
+
+
 def ranks_of(parent):
     """Returns the processes of the ranks of a mpirun, by rank."""
     found = {}
@@ -166,6 +203,7 @@ def main():
     check_texts()
     check_streamed()
     check_refusals()
+    check_idle()
     check_lost_rank(signal.SIGKILL, "SIGKILL", KILLED_SECONDS)
     check_lost_rank(signal.SIGSTOP, "SIGSTOP", STOPPED_SECONDS)
     print(f"{len(failures)} failed")

@@ -6,6 +6,7 @@
 #define QSF_RANKS_TESTING_LOCAL_LINKS_H_
 
 #include <algorithm>
+#include <atomic>
 #include <chrono>
 #include <condition_variable>
 #include <deque>
@@ -58,6 +59,9 @@ class LocalLink final : public Link {
     messages_.erase(next);
     return std::optional(std::move(message));
   }
+  void begin_work() noexcept override { works_ = true; }
+  void end_work() noexcept override { works_ = false; }
+  bool works() const noexcept { return works_; }
   // From now on a message of rank 0 comes later by this, or behind one of another rank.
   void delay_first_rank(std::chrono::milliseconds delay) {
     const std::lock_guard lock(mutex_);
@@ -76,6 +80,7 @@ class LocalLink final : public Link {
   std::condition_variable arrived_;
   std::deque<LinkMessage> messages_;
   std::chrono::milliseconds delay_{0};
+  std::atomic<bool> works_{false};
 };
 
 }  // namespace qsf::testing_support
