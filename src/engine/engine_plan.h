@@ -73,7 +73,7 @@ struct PlanRegions {
   RegionId h2o_eviction;          // only with KvPolicy::kH2o
   RegionId states;                // only of a model with layers that have one
   std::vector<RegionId> buffers;  // as Decoder::buffer_shapes
-  RegionId relayed_rows;  // only with EngineOptions::cut
+  RegionId relayed_rows;          // only with EngineOptions::cut
   RegionId backend_scratch;
   RegionId head_sketch;  // only with has_sketched_head()
   RegionId sample_logits;
