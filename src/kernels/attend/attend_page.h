@@ -50,6 +50,18 @@ struct Run {
   std::uint32_t last;
 };
 
+// The queries of the rows from `row` on that see the same slots; `row` moves behind them.
+// Requires  row < args.n_rows
+[[gnu::always_inline]] static inline Run next_run(const AttendPageArgs& args,
+                                                  std::uint32_t& row) noexcept {
+  const std::uint32_t begin = row;
+  const AttendRange range = args.visible[begin];
+  while (++row < args.n_rows && args.visible[row].first == range.first &&
+         args.visible[row].last == range.last) {
+  }
+  return {begin * args.n_q, (row - begin) * args.n_q, range.first, range.last};
+}
+
 // Lines that a later call reads, fetched while this one computes: `step` bytes a step of k.
 struct Ahead {
   const std::byte* at;
@@ -489,15 +501,8 @@ static void attend_page(const AttendPageArgs& args) noexcept {
   widen_scales<L>(args, scratch.scales);
   Ahead ahead = plan_ahead<L>(args, 2);
   for (std::uint32_t row = 0; row < args.n_rows;) {
-    const AttendRange range = args.visible[row];
-    std::uint32_t end = row + 1;
-    while (end < args.n_rows && args.visible[end].first == range.first &&
-           args.visible[end].last == range.last) {
-      ++end;
-    }
-    const Run run = {row * args.n_q, (end - row) * args.n_q, range.first, range.last};
-    row = end;
-    if (range.first >= range.last) continue;
+    const Run run = next_run(args, row);
+    if (run.first >= run.last) continue;
     score_run<L>(args, run, scratch, &ahead);
     weigh_run<L>(args, run, scratch);
     add_values<L>(args, run, scratch, &ahead);

@@ -25,16 +25,9 @@ template <typename Body>
   Scratch scratch = {tile.weights, panel, nullptr, panel + std::size_t{kStrip} * kStrip,
                      tile.stride};
   for (std::uint32_t row = 0; row < args.n_rows;) {
-    const AttendRange range = args.visible[row];
-    std::uint32_t end = row + 1;
-    while (end < args.n_rows && args.visible[end].first == range.first &&
-           args.visible[end].last == range.last) {
-      ++end;
-    }
-    const Run run = {row * args.n_q, (end - row) * args.n_q, range.first, range.last};
+    const Run run = next_run(args, row);
     scratch.weights = tile.weights + run.first_query * tile.stride;
     body(run, scratch);
-    row = end;
   }
 }
 

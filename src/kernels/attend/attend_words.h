@@ -509,15 +509,8 @@ static void attend_page_words(const AttendPageArgs& args) noexcept {
   Ahead ahead = plan_words_ahead<L>(args);
   Ahead nothing = {nullptr, nullptr, 0};
   for (std::uint32_t row = 0; row < args.n_rows;) {
-    const AttendRange range = args.visible[row];
-    std::uint32_t end = row + 1;
-    while (end < args.n_rows && args.visible[end].first == range.first &&
-           args.visible[end].last == range.last) {
-      ++end;
-    }
-    const Run run = {row * args.n_q, (end - row) * args.n_q, range.first, range.last};
-    row = end;
-    if (range.first >= range.last) continue;
+    const Run run = next_run(args, row);
+    if (run.first >= run.last) continue;
     if (keys) {
       score_words<L>(args, run, scratch, &ahead);
     } else {
